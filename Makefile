@@ -276,7 +276,7 @@ bench-crawlee: build crawlee-node bin/crawlee/bin/python ## Compare Crawlee on W
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # What an archive holds beside the command: the documents and all that they link to.
 RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
-	deploy/redis.conf deploy/systemd ':!*_test.go'
+	deploy/redis.conf deploy/alerts.yml deploy/systemd ':!*_test.go'
 
 # The same commit gives the same bytes: files are in order, all times are that of the commit, and no path of this machine
 # gets in. Go takes the version from git: a tag, or one made of the commit, with +dirty when files differ from it. The tools

@@ -25,8 +25,11 @@ type Ownership struct {
 	// Standby is the name of the dispatcher that has the first shard in memory too, and takes over within a second when its owner dies;
 	// empty: there is none.
 	Standby string
-	// WithoutStandby is how many shards this process owns that have no standby.
-	WithoutStandby int
+	// WithStandby is how many shards this process owns that have a standby, WithoutStandby how many have none.
+	WithStandby, WithoutStandby int
+	// WithoutStandbyFor is how long a shard of this process has had no standby although another dispatcher is there, the longest of all;
+	// 0: each has one, or no other dispatcher is known.
+	WithoutStandbyFor time.Duration
 	// Forced are the shards that this process has taken over as a standby whose owner had died. Warm are those that it had in memory
 	// when it acquired them, Loaded those that it had to load.
 	Forced, Warm, Loaded int64
@@ -35,6 +38,8 @@ type Ownership struct {
 	OwnerlessTotal time.Duration
 	// Changes of owner that were seen, those to this process included.
 	Changes int64
+	// RecentChanges are those of the last 10 minutes.
+	RecentChanges int64
 	// SelfFences are the terms of this process that ran out before a renewal was confirmed: it stopped to answer. SelfFenced is when
 	// the last one was, by the clock of the store; zero: none was.
 	SelfFences int64
@@ -43,8 +48,10 @@ type Ownership struct {
 	// confirmation.
 	Groups, GroupBytes int64
 	GroupTime          time.Duration
-	// Refused are groups of this process that were not kept, because the store had another epoch.
-	Refused int64
+	// Refused are groups of this process that were not kept, because the store had another epoch. RefusedAt is when the last one was,
+	// by the clock of the store; zero: none was.
+	Refused   int64
+	RefusedAt time.Time
 	// LoadTime is how long the last load of the store or of a shard took, and LoadedItems what it had; 0: there was none.
 	LoadTime    time.Duration
 	LoadedItems int64

@@ -109,6 +109,7 @@ func accesses(leased *pb.LeasedTask) map[string]access {
 		"ListAuditEntries": forAdmin.with(&pb.ListAuditEntriesRequest{}),
 		"ExplainAccess":    forWhole.with(&pb.ExplainAccessRequest{Method: "GetStats"}),
 		"ReleaseCollector": forWhole.with(&pb.ReleaseCollectorRequest{CollectorId: "other"}),
+		"MoveOwner":        forWhole.with(&pb.MoveOwnerRequest{}),
 
 		"Check":                forAnyone.with(&grpc_health_v1.HealthCheckRequest{}),
 		"List":                 forAnyone.with(&grpc_health_v1.HealthListRequest{}),

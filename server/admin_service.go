@@ -167,3 +167,17 @@ func (s *adminService) ExplainAccess(_ context.Context, req *pb.ExplainAccessReq
 	}
 	return &pb.ExplainAccessResponse{Allowed: allowed, Text: text}, nil
 }
+
+// MoveOwner gives the store to its standby.
+func (s *adminService) MoveOwner(ctx context.Context, req *pb.MoveOwnerRequest) (*pb.MoveOwnerResponse, error) {
+	if err := wire.MoveOwner(req); err != nil {
+		return nil, err
+	}
+	move, err := s.o().MoveOwner(ctx, req.GetOwner())
+	if err != nil && move.From != "" {
+		return nil, wire.About(err, "owner", move.From)
+	} else if err != nil {
+		return nil, err
+	}
+	return wire.MoveOwnerResponse(&move), nil
+}

@@ -49,17 +49,27 @@ func changing(req any) (change operatorRequest, ok bool) {
 func (c *chain) audited(method string, req operatorRequest, handler grpc.UnaryHandler) grpc.UnaryHandler {
 	return func(ctx context.Context, _ any) (any, error) {
 		before := c.backend.before(ctx, req)
-		resp, err := handler(ctx, req)
-		if err != nil && !mayHaveChanged(ctx, err) {
-			return nil, err
-		}
 		entry := dispatch.AuditEntry{
 			By: cmp.Or(identityOf(ctx), who(ctx, req.GetBy())), Said: req.GetBy(), From: addressOf(ctx), Reason: req.GetReason(),
 			Method: method[strings.LastIndexByte(method, '/')+1:], Target: targetOf(req),
 		}
+		if move, ok := before.(*pb.MoveOwnerResponse); ok { // first, since this dispatcher writes nothing more once it has begun
+			entry.Before, entry.After = move.GetOwner(), move.GetStandby()
+			c.record(ctx, entry, textOf(req, maxLoggedRequest), true)
+			resp, err := handler(ctx, req)
+			if err != nil {
+				entry.After = failedCall
+				c.record(ctx, entry, textOf(req, maxLoggedRequest), true)
+			}
+			return resp, err
+		}
+		resp, err := handler(ctx, req)
+		if err != nil && !mayHaveChanged(ctx, err) {
+			return nil, err
+		}
 		changed := true
 		if err != nil {
-			entry.After = "the call failed, perhaps when a part of it was done"
+			entry.After = failedCall
 		} else {
 			answer := resp.(proto.Message) //nolint:forcetypeassert // handlers answer with messages
 			changed = changes(before, answer)
@@ -69,6 +79,8 @@ func (c *chain) audited(method string, req operatorRequest, handler grpc.UnaryHa
 		return resp, err
 	}
 }
+
+const failedCall = "the call failed, perhaps when a part of it was done"
 
 // mayHaveChanged reports whether a call that failed may have done a part of its work: it was not refused.
 func mayHaveChanged(ctx context.Context, err error) bool {
@@ -92,6 +104,8 @@ func changes(before, resp proto.Message) bool {
 		return applied(r) != ""
 	case *pb.ReleaseCollectorResponse:
 		return r.GetIdentity() != ""
+	case *pb.MoveOwnerResponse: // else it was recorded before
+		return false
 	case *pb.SetHoldsResponse:
 		return r.GetChanged() > 0 || r.GetEndedLeases() > 0
 	case interface{ GetChanged() int32 }:
@@ -120,7 +134,8 @@ func (c *chain) record(ctx context.Context, entry dispatch.AuditEntry, request s
 	}
 }
 
-// before is what a request is about to change, if that is one thing; nil if it cannot be read.
+// before is what a request is about to change, if that is one thing; nil if it cannot be read. Of a move of the owner it is the answer;
+// nil if there is nothing to move.
 func (b *backend) before(ctx context.Context, req operatorRequest) proto.Message {
 	switch r := req.(type) {
 	case *pb.UpdateSourceRequest:
@@ -133,6 +148,10 @@ func (b *backend) before(ctx context.Context, req operatorRequest) proto.Message
 		all, err := b.o().QueueRules(ctx, "", math.MaxInt)
 		if i := slices.IndexFunc(all.Rules, func(rule dispatch.QueueRule) bool { return rule.Pattern == r.GetRule().GetPattern() }); err == nil && i >= 0 {
 			return wire.QueueRule(all.Rules[i])
+		}
+	case *pb.MoveOwnerRequest:
+		if move, err := b.o().OwnerMove(ctx, r.GetOwner()); err == nil && !move.Done && wire.MoveOwner(r) == nil {
+			return wire.MoveOwnerResponse(&move)
 		}
 	}
 	return nil
@@ -157,6 +176,8 @@ func targetOf(req operatorRequest) string {
 		return r.GetPattern()
 	case *pb.ReleaseCollectorRequest:
 		return r.GetCollectorId()
+	case *pb.MoveOwnerRequest:
+		return "store"
 	case *pb.DeleteSourcesRequest:
 		if len(r.GetIds()) == 1 {
 			return r.GetIds()[0]

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -27,6 +28,11 @@ type Config struct {
 	// HigherEpoch is called when another dispatcher passes a call on and has seen a higher epoch than that of [Server.Attach]. It
 	// reports whether this dispatcher owns the store under that epoch by now; else it is no owner any more. Default: it is none.
 	HigherEpoch func(epoch uint64) bool
+	// Feed serves the stream of a dispatcher that stands by for this one, until one of them ends it ([Server.StandBy]). Default: this one
+	// has no standby.
+	Feed func(ctx context.Context, stream FeedStream) error
+	// Moved is called when the owner of the store did not take a call: another one is probably found soon.
+	Moved func()
 	// HTTP is the address for the API over HTTP, /metrics, /healthz and /readyz. Default "127.0.0.1:7080"; [Off] for none.
 	// Beyond the loopback the API is served there only with PolicyFile and TLS, or Insecure.
 	HTTP string

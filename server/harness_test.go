@@ -44,6 +44,8 @@ type faults struct {
 	mu     sync.Mutex // guards what follows
 	broken map[string]func() error
 	pages  []int // bytes of payloads of each page of tasks
+	owned  *dispatch.Ownership
+	moves  int // times that the owner was to move
 }
 
 // breakCall makes a call run fault, until it is nil.
@@ -89,7 +91,32 @@ func (f *faults) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 	if err := f.fault(ctx, "Stats"); err != nil {
 		return dispatch.StoreStats{}, err
 	}
-	return f.Store.Stats(ctx)
+	stats, err := f.Store.Stats(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stats.Ownership = f.owned
+	return stats, err
+}
+
+// MoveOwner implements [dispatch.OwnerMover]. The next owner owns the store at once, and this dispatcher can write nothing more.
+func (f *faults) MoveOwner(ctx context.Context) (string, error) {
+	if err := f.fault(ctx, "MoveOwner"); err != nil {
+		return "", err
+	}
+	f.breakCall("AppendAudit", func() error { return dispatch.ErrStoreUnavailable })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.moves++
+	f.owned = &dispatch.Ownership{Owner: f.owned.Standby}
+	return f.owned.Owner, nil
+}
+
+// own sets who owns the store, and lets it be written.
+func (f *faults) own(o *dispatch.Ownership) {
+	f.breakCall("AppendAudit", nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.owned = o
 }
 
 func (f *faults) Submit(ctx context.Context, version int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {

@@ -253,6 +253,7 @@ func (c *storeCollector) overview(from *operate.Operator) *operate.Overview {
 type ownedNumber struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
+	label []string // values
 	value func(*dispatch.Ownership) float64
 }
 
@@ -265,14 +266,28 @@ type ownerCollector struct {
 func ownerSeries() []ownedNumber {
 	number := func(kind prometheus.ValueType) func(name, help string, value func(*dispatch.Ownership) float64) ownedNumber {
 		return func(name, help string, value func(*dispatch.Ownership) float64) ownedNumber {
-			return ownedNumber{prometheus.NewDesc(name, help, nil, nil), kind, value}
+			return ownedNumber{prometheus.NewDesc(name, help, nil, nil), kind, nil, value}
 		}
 	}
 	now, total := number(prometheus.GaugeValue), number(prometheus.CounterValue)
+	standbys := prometheus.NewDesc("waggle_owner_standby", "Shards that this dispatcher owns, by whether a standby has them in memory too: named, or none.", []string{"state"}, nil)
+	standby := func(state string, value func(*dispatch.Ownership) int) ownedNumber {
+		return ownedNumber{standbys, prometheus.GaugeValue, []string{state}, func(o *dispatch.Ownership) float64 { return float64(value(o)) }}
+	}
+	takeovers := prometheus.NewDesc("waggle_owner_takeovers_total",
+		"Shards that this dispatcher has acquired, by kind: forced, as the standby of an owner that died; warm, in memory already; loaded, from the store.", []string{"kind"}, nil)
+	takeover := func(kind string, value func(*dispatch.Ownership) int64) ownedNumber {
+		return ownedNumber{takeovers, prometheus.CounterValue, []string{kind}, func(o *dispatch.Ownership) float64 { return float64(value(o)) }}
+	}
 	return []ownedNumber{
 		now("waggle_owner", "1 while this dispatcher owns the store.", func(o *dispatch.Ownership) float64 { return oneIf(o.Owning) }),
 		now("waggle_owner_epoch", "The highest epoch that this dispatcher has seen.", func(o *dispatch.Ownership) float64 { return float64(o.Epoch) }),
 		now("waggle_owner_shards_away", "Shards of the store without an owner.", func(o *dispatch.Ownership) float64 { return float64(len(o.Away)) }),
+		standby("named", func(o *dispatch.Ownership) int { return o.WithStandby }),
+		standby("none", func(o *dispatch.Ownership) int { return o.WithoutStandby }),
+		takeover("forced", func(o *dispatch.Ownership) int64 { return o.Forced }),
+		takeover("warm", func(o *dispatch.Ownership) int64 { return o.Warm }),
+		takeover("loaded", func(o *dispatch.Ownership) int64 { return o.Loaded }),
 		total("waggle_owner_changes_total", "Changes of owner that this dispatcher has seen.", func(o *dispatch.Ownership) float64 { return float64(o.Changes) }),
 		total("waggle_owner_self_fences_total", "Terms of this dispatcher that ran out before it could renew them.",
 			func(o *dispatch.Ownership) float64 { return float64(o.SelfFences) }),
@@ -313,6 +328,6 @@ func (c *ownerCollector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, n := range c.series {
-		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.value(&ownership))
+		ch <- prometheus.MustNewConstMetric(n.desc, n.kind, n.value(&ownership), n.label...)
 	}
 }

@@ -112,10 +112,17 @@ func TestMetrics_ShowOwnership(t *testing.T) {
 		return dispatch.Ownership{}, false
 	})
 	all := map[string]float64{
-		"waggle_owner":                       1,
-		"waggle_owner_epoch":                 7,
-		"waggle_owner_shards_away":           2,
-		"waggle_owner_changes_total":         3,
+		"waggle_owner":                      1,
+		"waggle_owner_epoch":                7,
+		"waggle_owner_shards_away":          2,
+		"waggle_owner_changes_total":        3,
+		"waggle_owner_standby{state=named}": 12,
+		"waggle_owner_standby{state=none}":  13,
+
+		"waggle_owner_takeovers_total{kind=forced}": 14,
+		"waggle_owner_takeovers_total{kind=warm}":   15,
+		"waggle_owner_takeovers_total{kind=loaded}": 16,
+
 		"waggle_owner_self_fences_total":     4,
 		"waggle_owner_lost_tasks_total":      5,
 		"waggle_ownerless_seconds_total":     1.5,
@@ -144,7 +151,7 @@ func TestMetrics_ShowOwnership(t *testing.T) {
 	of.Store(&dispatch.Ownership{
 		Owner: "d1", Owning: true, Epoch: 7, Away: []int{3, 5}, Changes: 3, SelfFences: 4, LostTasks: 5, OwnerlessTotal: 1500 * time.Millisecond,
 		Groups: 600, GroupBytes: 7000, GroupTime: 250 * time.Millisecond, Refused: 8, LoadTime: 2500 * time.Millisecond, LoadedItems: 9000,
-		Rewritten: 10, Deleted: 11,
+		Rewritten: 10, Deleted: 11, WithStandby: 12, WithoutStandby: 13, Forced: 14, Warm: 15, Loaded: 16,
 	})
 	want("then", true, func(name string) float64 { return all[name] })
 }

@@ -51,14 +51,18 @@ type ownership struct {
 	seen   atomic.Uint64 // the highest epoch
 
 	waited prometheus.Observer // how long calls waited
+	moved  func()              // called when an owner did not take a call
 
 	mu     sync.Mutex // guards what follows, and changes of now
 	secret []byte
 	links  map[*relay.Link]struct{} // that are not closed; nil once the server has ended
 }
 
-func newOwnership(waited prometheus.Observer) *ownership {
-	w := &ownership{waited: waited, links: make(map[*relay.Link]struct{})}
+func newOwnership(waited prometheus.Observer, moved func()) *ownership {
+	if moved == nil {
+		moved = func() {}
+	}
+	w := &ownership{waited: waited, moved: moved, links: make(map[*relay.Link]struct{})}
 	w.now.Store(&route{changed: make(chan struct{})})
 	return w
 }
@@ -145,6 +149,7 @@ func (w *ownership) pause(ctx context.Context, r *route, until time.Time) error 
 
 // again waits before the owner of a route is tried again, after so many tries.
 func (w *ownership) again(ctx context.Context, r *route, tries int, until time.Time) error {
+	w.moved()
 	soon := time.Now().Add(min(firstAgain<<min(tries, 10), longestAgain, max(time.Until(until), firstAgain)))
 	if err := w.pause(ctx, r, soon); !errors.Is(err, errNoOwner) {
 		return err

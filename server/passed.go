@@ -55,7 +55,7 @@ func (c *chain) Secret() []byte {
 // IsStream implements [relay.Receiver].
 func (c *chain) IsStream(method string) bool {
 	of := c.methods[method]
-	return of != nil && of.stream != nil
+	return of != nil && of.stream != nil || method == relay.StandByMethod
 }
 
 // termFor is the term in which a call that was passed on is served; nil: this dispatcher does not own the store, stops, or does not
@@ -177,6 +177,9 @@ func addressIn(by *relaypb.Caller) net.Addr {
 
 // Stream serves a stream that another dispatcher has passed on. It implements [relay.Receiver].
 func (c *chain) Stream(call *relaypb.Call, stream *relay.Stream) *relaypb.Answer {
+	if call.GetMethod() == relay.StandByMethod {
+		return c.feed(stream)
+	}
 	of, t := c.methods[call.GetMethod()], c.termFor(call)
 	if t == nil {
 		return &relaypb.Answer{Outcome: relaypb.Outcome_OUTCOME_NOT_OWNER}

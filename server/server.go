@@ -79,7 +79,7 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	if s.metrics == nil {
 		s.metrics = NewMetrics()
 	}
-	s.owners = newOwnership(s.metrics.ownerWait)
+	s.owners = newOwnership(s.metrics.ownerWait, cfg.Moved)
 	s.chain = s.newChain()
 	s.store = newStoreCollector(cfg.StatsInterval, s.heartbeats.Load)
 	for _, c := range []prometheus.Collector{s.limits.Shed, s.peers.Refused, s.store} {

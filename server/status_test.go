@@ -42,6 +42,7 @@ func sentinels() map[string]struct {
 		"ErrCollectorReplaced": {dispatch.ErrCollectorReplaced, codes.FailedPrecondition, "COLLECTOR_REPLACED"},
 		"ErrCollectorBound":    {dispatch.ErrCollectorBound, codes.PermissionDenied, "COLLECTOR_BOUND"},
 		"ErrStoreUnavailable":  {dispatch.ErrStoreUnavailable, codes.Unavailable, "STORE_UNAVAILABLE"},
+		"ErrNoStandby":         {dispatch.ErrNoStandby, codes.FailedPrecondition, "NO_STANDBY"},
 		"ErrStoreFull":         {dispatch.ErrStoreFull, codes.ResourceExhausted, "STORE_FULL"},
 		"ErrDraining":          {wire.ErrDraining, codes.Unavailable, "DISPATCHER_DRAINING"},
 		"ErrTooManyWaiters":    {dispatch.ErrTooManyWaiters, codes.ResourceExhausted, "TOO_MANY_WAITERS"},

@@ -59,6 +59,14 @@ func badOperations() []badRequest {
 			_, err := b.admin.ExplainAccess(ctx, &pb.ExplainAccessRequest{Identity: "token:a"})
 			return err
 		}},
+		{"move owner: owner", "owner", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.MoveOwner(ctx, &pb.MoveOwnerRequest{Owner: strings.Repeat("a", 129)})
+			return err
+		}},
+		{"move owner: reason", "reason", func(ctx context.Context, b *bed) error {
+			_, err := b.admin.MoveOwner(ctx, &pb.MoveOwnerRequest{Reason: strings.Repeat("a", 1025)})
+			return err
+		}},
 		{"get source: id", "id", func(ctx context.Context, b *bed) error {
 			_, err := b.sources.GetSource(ctx, &pb.GetSourceRequest{Id: "a b"})
 			return err

@@ -83,9 +83,13 @@ func (b *accessBook) entries(by string, before uint64, limit int) (entries []dis
 	return entries, ""
 }
 
-// add adds the newest entry, and removes the oldest one beyond the limit.
+// add adds an entry, mostly the newest one, and removes the oldest one beyond the limit. While the log is loaded an entry may come again.
 func (b *accessBook) add(a *auditEntry) {
-	b.audit = append(b.audit, a)
+	at, known := slices.BinarySearchFunc(b.audit, a.number, func(a *auditEntry, n uint64) int { return cmp.Compare(a.number, n) })
+	if known {
+		return // it never changes
+	}
+	b.audit = slices.Insert(b.audit, at, a)
 	if len(b.audit) > bounds.MaxAuditEntries {
 		b.audit = slices.Delete(b.audit, 0, 1)
 	}

@@ -14,9 +14,9 @@ import (
 // anything is a backend that takes anything.
 type anything struct{ backend.Backend }
 
-func (anything) Room(int, int, bool) error              { return nil }
-func (anything) Commit(int, []byte, int) backend.Commit { return nil }
-func (anything) Until(int) (time.Time, error)           { return time.Time{}, nil }
+func (anything) Room(int, int, bool) error                     { return nil }
+func (anything) Commit(int, []byte, int) backend.Commit        { return nil }
+func (anything) Until(context.Context, int) (time.Time, error) { return time.Time{}, nil }
 
 // failing is a command that panics when it has changed something.
 type failing struct{ machine.Unblock }

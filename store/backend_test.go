@@ -281,7 +281,7 @@ type limited struct {
 }
 
 // Until implements [backend.Backend].
-func (l *limited) Until(int) (time.Time, error) { return l.until, nil }
+func (l *limited) Until(context.Context, int) (time.Time, error) { return l.until, nil }
 
 // TestBackend_Lost answers neither reads nor grants once another owner may have the store, though nothing new would be read.
 func TestBackend_Lost(t *testing.T) {
@@ -328,4 +328,51 @@ func TestBackend_Lost(t *testing.T) {
 			}
 		}
 	})
+}
+
+// keyed is a backend with items under names whose owner has one empty shard. While it is loaded, load is called.
+type keyed struct {
+	backend.Backend
+	owner backend.Owner
+	load  func() error
+}
+
+// Acquire implements [backend.Backend].
+func (k *keyed) Acquire(_ context.Context, owner backend.Owner) (backend.Term, error) {
+	k.owner = owner
+	return backend.Term{Keyed: true, Shards: 1, Gained: []backend.Gain{{}}}, nil
+}
+
+// Load implements [backend.Backend].
+func (k *keyed) Load(context.Context, int, backend.Items) error { return k.load() }
+
+// Release implements [backend.Backend].
+func (k *keyed) Release(context.Context) error { return nil }
+
+// TestBackend_SnapshotAway gives no snapshot of a shard that is kept and not in memory: a backend that writes all again after a failover
+// would remove what is missing.
+func TestBackend_SnapshotAway(t *testing.T) {
+	t.Parallel()
+	k := new(keyed)
+	snapshot := func() error { return k.owner.Snapshot(0, func() {}, func([]byte) error { return nil }) }
+	away := func() error {
+		if err := snapshot(); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Errorf("a snapshot of what is loaded: %v", err)
+		}
+		return nil
+	}
+	k.load = away
+	s, err := store.Open(t.Context(), store.Config{Backend: k})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := snapshot(); err != nil {
+		t.Error(err)
+	}
+	if err := k.owner.Gained(t.Context(), backend.Gain{}); err != nil { // in a later term
+		t.Fatal(err)
+	}
+	if err := errors.Join(snapshot(), s.Close()); err != nil {
+		t.Error(err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -128,6 +129,7 @@ type shard struct {
 	part
 	*machine.Shard
 	publish func(dispatch.Hint)
+	away    atomic.Bool // of a store that is keyed: what is kept is not in memory yet, or not any more
 }
 
 // begin starts a call.

@@ -55,7 +55,7 @@ func (c *clock) durable(ctx context.Context, all ...seen) error {
 		}
 	}
 	for _, of := range all { // behind all waits: a term may end meanwhile
-		until, err := c.backend.Until(of.shard)
+		until, err := c.backend.Until(ctx, of.shard)
 		if err == nil && !until.IsZero() && time.Until(until) <= 0 {
 			err = fmt.Errorf("%w: its owner could not renew its term", dispatch.ErrStoreUnavailable)
 		}

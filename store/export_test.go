@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 )
@@ -52,7 +53,14 @@ func (s *Store) Digest() (uint64, error) {
 }
 
 // Items describes what the store keeps, to find what differs.
-func (s *Store) Items() (lines []string, err error) {
+func (s *Store) Items() (lines []string, err error) { return s.items(normalized) }
+
+// ExactItems describes what the store keeps, as it does.
+func (s *Store) ExactItems() (lines []string, err error) {
+	return s.items(func(_ codec.Kind, buf []byte) []byte { return buf })
+}
+
+func (s *Store) items(as func(codec.Kind, []byte) []byte) (lines []string, err error) {
 	var left []byte
 	err = s.Snapshot(backend.AllShards, func() {}, func(piece []byte) error {
 		left = append(left, piece...)
@@ -61,7 +69,7 @@ func (s *Store) Items() (lines []string, err error) {
 			if !ok {
 				return nil
 			}
-			if same := normalized(kind, fields); same != nil {
+			if same := as(kind, fields); same != nil {
 				lines = append(lines, fmt.Sprintf("%d of %d: %q", kind, shard, same))
 			}
 			left = rest
@@ -130,4 +138,45 @@ func (s *Store) TakeUnrecorded(other *Store) {
 	for c := range other.collectors.seen.From(0) {
 		s.collectors.put(new(*c.Value))
 	}
+}
+
+// OpenKeyed makes the store of what was loaded, and begins to use it, as [Open] does with a term that is keyed.
+func (l *Loader) OpenKeyed(term backend.Term) (*Store, error) {
+	s, err := l.Store()
+	if err != nil {
+		return nil, err
+	}
+	s.term, s.clock.keyed = term, true
+	for _, sh := range s.shards {
+		sh.Keyed = true
+		sh.LocksLost()
+	}
+	l.opened = make(chan struct{})
+	close(l.opened)
+	return s, nil
+}
+
+// Unlocked is [backend.Owner.Unlocked] of the store.
+func (l *Loader) Unlocked(shard int, locks []backend.Unlocked) (backend.Commit, error) {
+	return l.unlocked(shard, locks)
+}
+
+// End makes the shards of what was loaded, and nothing else that [Loader.Store] does.
+func (l *Loader) End() error {
+	for number := range l.shards {
+		if err := l.end(number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Queues is how many queues are in memory of what was loaded.
+func (l *Loader) Queues() (n int64) {
+	for _, sh := range l.store.shards {
+		var stats dispatch.StoreStats
+		sh.AddStats(&stats)
+		n += stats.Queues
+	}
+	return n
 }

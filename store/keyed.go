@@ -1,9 +1,7 @@
 package store
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -23,22 +21,53 @@ func (l *Loader) openKeyed(ctx context.Context, term backend.Term) (*Store, erro
 	if l.config.Now == nil {
 		l.config.Now = term.Now
 	}
-	s, err := newStore(term.Shards, l.config)
+	s, err := l.keyedStore(term.Shards)
 	if err != nil {
 		return nil, err
 	}
-	s.term, s.clock.keyed = term, true
-	for _, sh := range s.shards {
-		sh.Keeping, sh.Keyed = true, true
-	}
+	s.term = term
 	for _, gain := range term.Gained {
 		if err := s.gain(ctx, gain); err != nil {
 			return nil, err
 		}
 	}
-	l.store = s
 	close(l.opened)
 	return s, nil
+}
+
+// keyedStore is the store that is opened or followed, without anything in it before.
+func (l *Loader) keyedStore(shards int) (*Store, error) {
+	l.making.Lock()
+	defer l.making.Unlock()
+	if l.store != nil && len(l.store.shards) == shards {
+		return l.store, nil
+	}
+	s, err := newStore(shards, l.config)
+	if err != nil {
+		return nil, err
+	}
+	s.clock.keyed = true
+	for _, sh := range s.shards {
+		sh.Keeping, sh.Keyed = true, true
+		sh.away.Store(true)
+	}
+	l.store = s
+	return s, nil
+}
+
+// follow makes what takes a shard of another owner.
+func (l *Loader) follow(of backend.Followed) (backend.Standby, error) {
+	if l.config.Now == nil {
+		l.config.Now = of.Now
+	}
+	s, err := l.keyedStore(of.Shards)
+	if err != nil {
+		return nil, err
+	}
+	one := &Loader{store: s, one: &machine.Shard{Number: of.Shard}}
+	one.beginOne()
+	s.followed.Store(of.Shard, one)
+	return one, nil
 }
 
 // gained takes in a shard that was acquired later.
@@ -67,20 +96,27 @@ func (l *Loader) unlocked(shard int, locks []backend.Unlocked) (backend.Commit, 
 
 // gain takes in a shard that was acquired: what was away, or what is in memory already. Locks may have been lost meanwhile.
 func (s *Store) gain(ctx context.Context, gain backend.Gain) error {
-	sh := s.shards[gain.Shard]
-	if gain.Kept {
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
+	sh, acquired := s.shards[gain.Shard], time.Now()
+	var l *Loader
+	followed, isFollowed := s.followed.LoadAndDelete(gain.Shard)
+	switch {
+	case gain.Kept && isFollowed:
+		l = followed.(*Loader) //nolint:forcetypeassert // as follow has stored it
+	case gain.Kept:
+		sh.begin()
+		defer sh.end()
 		sh.LocksLost()
+		sh.Start(0, gain.Renewed)
 		return nil
+	default:
+		sh.away.Store(true)
+		l = &Loader{store: s, one: &machine.Shard{Number: gain.Shard}}
+		l.beginOne()
+		if err := s.backend.Load(ctx, gain.Shard, l); err != nil {
+			return err
+		}
 	}
-	acquired := time.Now()
-	l := &Loader{store: s, one: &machine.Shard{Number: gain.Shard}}
-	l.beginOne()
-	if err := s.backend.Load(ctx, gain.Shard, l); err != nil {
-		return err
-	}
-	if err := s.place(l, gain.Away+time.Since(acquired)); err != nil {
+	if err := s.place(l, gain.Away+time.Since(acquired), gain.Renewed); err != nil {
 		return err
 	}
 	l.collect()
@@ -110,7 +146,7 @@ func (s *Store) clearBooks() {
 
 // place puts a shard that was loaded in the place of what there was. What it changes by that is in its next group; should that not come,
 // the next load changes it again.
-func (s *Store) place(l *Loader, away time.Duration) error {
+func (s *Store) place(l *Loader, away time.Duration, renewed time.Time) error {
 	s.rules.mu.Lock()
 	defer s.rules.mu.Unlock()
 	s.holds.mu.Lock()
@@ -120,8 +156,6 @@ func (s *Store) place(l *Loader, away time.Duration) error {
 	if number != bookShard {
 		involved = []*shard{s.shards[bookShard], s.shards[number]}
 		l.shards[number].Follow(s.shards[bookShard].Shard)
-	} else {
-		slices.SortFunc(s.access.audit, func(a, b *auditEntry) int { return cmp.Compare(a.number, b.number) })
 	}
 	s.lockShards(involved)
 	defer unlockShards(involved)
@@ -131,8 +165,9 @@ func (s *Store) place(l *Loader, away time.Duration) error {
 	}
 	loaded.LocksLost()
 	loaded.Undone = s.shards[number].Undone + 1 // who has an answer of before looks at it again
-	loaded.Start(away)
+	loaded.Start(away, renewed)
 	s.shards[number].Shard, s.shards[number].last = loaded, nil
+	s.shards[number].away.Store(false)
 	if number == bookShard {
 		s.rules.version, s.holds.version = loaded.Versions()
 	}

@@ -30,6 +30,7 @@ type Loader struct {
 
 	one    *machine.Shard // that is loaded, of a store that is there; nil: all are
 	opened chan struct{}  // closed when a store that is keyed is there
+	making sync.Mutex     // held while that is made
 }
 
 // NewLoader makes a loader of an empty store. [Config.Backend] keeps what the store changes once it is loaded.
@@ -41,7 +42,7 @@ func (l *Loader) Begin(shards int) error {
 		l.beginOne()
 		return nil
 	}
-	*l = Loader{config: l.config}
+	l.store, l.shards, l.micros, l.tasks, l.ended, l.begun = nil, nil, 0, 0, false, false
 	if shards == 0 {
 		return nil
 	}
@@ -114,6 +115,32 @@ func (l *Loader) Group(group []byte) error {
 		}
 		rest = after
 	}
+	for number, loading := range l.shards {
+		if loading == nil {
+			continue
+		}
+		if err := loading.Placed(l.lastInstant()); err != nil {
+			return fmt.Errorf("shard %d: %w", number, err)
+		}
+	}
+	return nil
+}
+
+// Warm puts what was loaded so far in its place, so that [Loader.Store] returns soon, and the groups that follow keep it so. Before the
+// first call all groups must have come that a piece has something of: no item may name one that is missing. To call it again from
+// time to time keeps the end short while tasks become due. The error wraps [backend.ErrDamaged]: then, and after an
+// error of Group, there is no store until the loader begins anew.
+func (l *Loader) Warm() error {
+	for number, loading := range l.shards {
+		if loading == nil {
+			continue
+		}
+		if err := loading.Warm(l.store.clock.now()); err != nil {
+			return fmt.Errorf("%w: shard %d: %w", backend.ErrDamaged, number, err)
+		}
+	}
+	l.items = nil
+	l.collect()
 	return nil
 }
 
@@ -173,6 +200,8 @@ func (l *Loader) item(kind codec.Kind, shard int, fields []byte) error {
 	c := codec.Reader(fields)
 	removed := kind&codec.Removed != 0
 	switch kind &^= codec.Removed; {
+	case kind == codec.LockItem: // it follows from the task
+		return nil
 	case kind < codec.Shard:
 		l.ofStore(kind, removed, c)
 	case shard >= len(l.shards) || l.shards[shard] == nil:
@@ -281,6 +310,7 @@ func (l *Loader) collect() {
 	if l.tasks > manyTasks {
 		debug.FreeOSMemory()
 	}
+	l.tasks = 0
 }
 
 // manyTasks are worth a collection of garbage.
@@ -300,6 +330,9 @@ func (l *Loader) Snapshot(shard int, begun func(), write func(piece []byte) erro
 	s, err := l.Store()
 	if err != nil {
 		return err
+	}
+	if s.clock.keyed && s.shards[shard].away.Load() {
+		return fmt.Errorf("%w: shard %d is not in memory yet", dispatch.ErrStoreUnavailable, shard)
 	}
 	return s.Snapshot(shard, begun, write)
 }

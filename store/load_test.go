@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"bytes"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/backendtest"
+	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
 
@@ -47,7 +50,8 @@ func lived(f *testing.F) [][]byte {
 	return ledger.Groups()
 }
 
-// FuzzLoader loads groups that nobody wrote: it may refuse them, and what it takes can be checked, and written again.
+// FuzzLoader loads groups that nobody wrote: it may refuse them, and what it takes can be checked, and written again, also if it is warm
+// before.
 func FuzzLoader(f *testing.F) {
 	groups := lived(f)
 	for _, group := range groups {
@@ -55,15 +59,17 @@ func FuzzLoader(f *testing.F) {
 	}
 	head := []byte{1, 0, 2, 8, 4} // a store of two shards
 	f.Fuzz(func(t *testing.T, group []byte) {
-		load(t, append(slices.Clone(groups), group))
+		load(t, append(slices.Clone(groups), group), 0)
+		load(t, append(slices.Clone(groups), group, group), 2)
 		if len(group) > 8 {
-			load(t, nil, slices.Concat(head, group[8:]))
+			load(t, nil, 0, slices.Concat(head, group[8:]))
 		}
 	})
 }
 
-// load loads pieces of a snapshot and groups, and checks and writes what came of them if they can be read.
-func load(t *testing.T, groups [][]byte, pieces ...[]byte) {
+// load loads pieces of a snapshot and groups, of which it takes the last so many while it is warm, and checks and writes what came of
+// them if they can be read.
+func load(t *testing.T, groups [][]byte, last int, pieces ...[]byte) {
 	t.Helper()
 	loader := store.NewLoader(store.Config{Now: func() time.Time { return start }})
 	if err := loader.Begin(2); err != nil {
@@ -74,9 +80,12 @@ func load(t *testing.T, groups [][]byte, pieces ...[]byte) {
 			return
 		}
 	}
-	for _, group := range groups {
+	for i, group := range groups {
 		if loader.Group(group) != nil {
 			return
+		}
+		if i >= len(groups)-1-last && last > 0 && loader.Warm() != nil {
+			t.Fatal("it cannot be warm")
 		}
 	}
 	s, err := loader.Store()
@@ -114,5 +123,163 @@ func TestLoader_Foreign(t *testing.T) {
 	}
 	if err := loader.Add([]byte{1, 0, 0}); err == nil {
 		t.Error("it takes a store without shards")
+	}
+}
+
+// onKeyedLedger makes a store of one shard, and what makes a loader of its items.
+func onKeyedLedger(t *testing.T) (s *store.Store, clock *storetest.StillClock, kept *keyedLedger, scan func() *store.Loader) {
+	t.Helper()
+	clock = storetest.NewStillClock(start)
+	kept = newKeyedLedger(t, 1, clock.Now)
+	config := store.Config{Now: clock.Now, Backend: kept}
+	s, err := store.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, clock, kept, func() *store.Loader {
+		l := store.NewLoader(store.Config{Now: clock.Now})
+		one := 1
+		head := codec.AppendItem(nil, codec.Store, 0, func(c *codec.Codec) { codec.Int(c, 1, &one) })
+		if err := errors.Join(l.Begin(one), l.Add(head), l.Add(kept.piece(0))); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+}
+
+// crawl grants all tasks that are due, and reports them.
+func crawl(t *testing.T, s *store.Store, call string, report func(*dispatch.Grant) dispatch.Transition) {
+	t.Helper()
+	poll := dispatch.Poll{Collector: "c", Session: "s", ClientToken: call, Call: "1"}
+	reply, err := s.Claim(t.Context(), 0, "default", 0, []dispatch.Want{{Poll: poll, Max: 1000}}, nil)
+	if err != nil || len(reply.Grants[0]) == 0 {
+		t.Fatalf("a claim got %+v, %v", reply, err)
+	}
+	transitions := make([]dispatch.Transition, len(reply.Grants[0]))
+	for i := range transitions {
+		transitions[i] = report(&reply.Grants[0][i])
+	}
+	if _, err := s.Apply(t.Context(), transitions); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLoader_WarmFollowsTime keeps a loader warm while time goes on: queues are kept for as long as their delays and blocks last, and
+// what has become due is ready at the end, however much that is.
+func TestLoader_WarmFollowsTime(t *testing.T) {
+	t.Parallel()
+	const later, hosts, delay = 2500, 20, 10 * time.Second
+	s, clock, kept, scan := onKeyedLedger(t)
+	openQueues(t, s, delay)
+	submitMany(t, s, hosts, hosts)
+	const blocked = "q1.test"
+	crawl(t, s, "1", func(g *dispatch.Grant) dispatch.Transition {
+		tr := done(g)
+		if g.Task.Queue == blocked {
+			tr.Queue = dispatch.QueueEffect{Kind: dispatch.QueueBlocked, RetryAfter: time.Hour}
+		}
+		return tr
+	})
+	gate := dispatch.SourceGate{UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5}
+	items := newItems(0, later, 1)
+	for i := range items {
+		items[i].Due = start.Add(time.Minute)
+	}
+	if _, err := s.Submit(t.Context(), 1, []dispatch.SourceGate{gate}, items); err != nil {
+		t.Fatal(err)
+	}
+	l := scan()
+	for _, step := range []struct {
+		passes time.Duration
+		queues int64
+	}{{0, hosts}, {delay / 2, hosts}, {delay, 2}, {time.Minute, 2}} {
+		clock.Advance(step.passes)
+		if err := l.Warm(); err != nil {
+			t.Fatal(err)
+		}
+		if n := l.Queues(); n != step.queues {
+			t.Errorf("after %v more there are %d queues, want %d", step.passes, n, step.queues)
+		}
+	}
+	from := len(kept.groups)
+	if _, err := s.Unblock(t.Context(), blocked); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range kept.groups[from:] {
+		if err := l.Group(group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Warm(); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.Queues(); n != 1 {
+		t.Errorf("when the block is lifted there are %d queues", n)
+	}
+	fresh, err := l.Store()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := fresh.Stats(t.Context())
+	if err != nil || stats.Counts.Ready != later || stats.Counts.Scheduled != 0 {
+		t.Errorf("%+v, %v; all %d tasks are due", stats.Counts, err, later)
+	}
+}
+
+// TestLoader_WarmContradicted refuses groups that lack an item, as soon as they come.
+func TestLoader_WarmContradicted(t *testing.T) {
+	t.Parallel()
+	for lacks, kind := range map[string]codec.Kind{
+		"the source of a lane":              codec.Source,
+		"the lane of a task":                codec.Lane,
+		"the grant of a lease":              codec.Grant,
+		"the removal of an ended grant":     codec.Grant | codec.Removed,
+		"the tasks of a grant that began":   codec.Task,
+		"the tasks of a grant that is gone": codec.Task,
+	} {
+		t.Run(lacks, func(t *testing.T) {
+			t.Parallel()
+			s, _, kept, scan := onKeyedLedger(t)
+			openQueues(t, s, 0)
+			ends := strings.Contains(lacks, "gone") || strings.Contains(lacks, "ended")
+			var l *store.Loader
+			begin := func() {
+				if l = scan(); l.Warm() != nil {
+					t.Fatal("it cannot be warm")
+				}
+				kept.groups = nil
+			}
+			if kind != codec.Source && kind != codec.Lane {
+				submitMany(t, s, 1, 1)
+			}
+			if !ends {
+				begin()
+			}
+			if kind == codec.Source || kind == codec.Lane {
+				submitMany(t, s, 1, 1)
+			} else {
+				crawl(t, s, "1", func(g *dispatch.Grant) dispatch.Transition {
+					if ends {
+						begin()
+					}
+					return done(g)
+				})
+			}
+			var err error
+			for _, group := range kept.groups {
+				without := slices.Clone(group[:groupHead])
+				kept.each(group, func(of codec.Kind, shard int, fields []byte) {
+					if of != kind {
+						without = codec.AppendEncoded(without, of, shard, fields)
+					}
+				})
+				if err = l.Group(without); err != nil {
+					break
+				}
+			}
+			if err == nil {
+				t.Errorf("it takes groups without %s", lacks)
+			}
+		})
 	}
 }

@@ -27,11 +27,11 @@ func (o *owned) Ownership() dispatch.Ownership { return o.ownership }
 func (o *owned) HandOver(context.Context) (string, error) { return "b", nil }
 
 // Until implements [backend.Backend].
-func (o *owned) Until(shard int) (time.Time, error) {
+func (o *owned) Until(ctx context.Context, shard int) (time.Time, error) {
 	if slices.Contains(o.ownership.Away, shard) {
 		return time.Time{}, errAway
 	}
-	return o.Backend.Until(shard)
+	return o.Backend.Until(ctx, shard)
 }
 
 // TestStore_Stats_ownership has who owns the store, and leaves out the counts of shards that are away, unless that is the whole store.

@@ -59,6 +59,8 @@ type Store struct {
 	snapshot  uint32     // the number of the last one
 	pages     pages
 
+	followed sync.Map // by shard the [Loader] of one that another owner has
+
 	noted []machine.Noted // rules and holds that the command under way has changed; all mutexes guard it
 }
 
@@ -114,7 +116,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	l := NewLoader(config)
 	term, err := config.Backend.Acquire(ctx, backend.Owner{
-		Shards: config.Shards, Snapshot: l.Snapshot, Leased: l.leased, Gained: l.gained, Unlocked: l.unlocked,
+		Shards: config.Shards, Snapshot: l.Snapshot, Leased: l.leased, Follow: l.follow, Gained: l.gained, Unlocked: l.unlocked,
 	})
 	if err != nil {
 		return nil, err

@@ -19,6 +19,6 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 // start is the start of a dispatcher with what another one left, after a time: collectors have time to renew their leases.
 func (s *Store) start(away time.Duration) {
 	for _, sh := range s.shards {
-		sh.Start(away)
+		sh.Start(away, time.Time{})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func failOver(t *testing.T, f failoverFault) {
 	for n := range 2 {
 		all = append(all, dial(t, serve(t, fmt.Sprintf("dispatcher-%d", n), group.url(), "waggle").addr))
 	}
-	w := &failoverLoad{client: all[0], accepted: make(map[string]int)}
+	w := &failoverLoad{client: all[0], accepted: make(map[string]int), atOnce: 20}
 	w.setRule(t, "*", 0, 100)
 	w.createSource(t, &pb.SourceSpec{Id: "s", LeaseDuration: durationpb.New(3 * time.Second)})
 	ctx, stop := context.WithCancel(t.Context())
@@ -68,7 +69,7 @@ func failOver(t *testing.T, f failoverFault) {
 	enough := make(chan struct{})
 	for n := range 4 {
 		submitting.Go(func() { w.submit(ctx, n, enough) })
-		working.Go(func() { w.work(ctx, fmt.Sprintf("c%d", n), &caller{all: all, at: n % len(all)}) })
+		working.Go(func() { w.work(ctx, fmt.Sprintf("c%d", n), newCaller(nil, n%len(all), all)) })
 	}
 	t.Cleanup(func() { stop(); working.Wait(); submitting.Wait() })
 	until(t, startLimit, "tasks are acknowledged", func() bool { return w.acknowledged() > 300 })
@@ -108,6 +109,7 @@ func lasts(ctx context.Context, d time.Duration) {
 // failoverLoad is what goes on during a failover.
 type failoverLoad struct {
 	*client
+	atOnce int32 // tasks that a fetch asks for
 
 	mu       sync.Mutex // guards what follows
 	ids      []string   // of acknowledged tasks
@@ -150,7 +152,7 @@ func (w *failoverLoad) submit(ctx context.Context, by int, enough <-chan struct{
 func (w *failoverLoad) work(ctx context.Context, id string, c *caller) {
 	session := uuid.NewString()
 	for ctx.Err() == nil {
-		request := &pb.FetchTaskRequest{CollectorId: id, Session: session, ClientToken: uuid.NewString(), MaxTasks: 20, Wait: durationpb.New(time.Second)}
+		request := &pb.FetchTaskRequest{CollectorId: id, Session: session, ClientToken: uuid.NewString(), MaxTasks: w.atOnce, Wait: durationpb.New(time.Second)}
 		var reply *pb.FetchTaskResponse
 		if !c.answered(ctx, func(ctx context.Context, c *client) (err error) {
 			reply, err = c.dispatch.FetchTask(ctx, request)
@@ -159,6 +161,9 @@ func (w *failoverLoad) work(ctx context.Context, id string, c *caller) {
 			return
 		}
 		tasks := reply.GetLeasedTasks()
+		if reply.GetEmptyReason() == pb.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING {
+			c.leave(errDraining)
+		}
 		if len(tasks) == 0 {
 			continue
 		}
@@ -188,23 +193,42 @@ func (w *failoverLoad) work(ctx context.Context, id string, c *caller) {
 
 // caller calls a dispatcher for as long as it answers, then the next one.
 type caller struct {
-	all []*client
-	at  int
+	all      []*client
+	at       atomic.Int32
+	answers  atomic.Int64 // calls that were answered
+	failures *failures    // of calls; nil: nobody counts them
 }
 
-// answered makes a call until it is answered; false: ctx has ended.
+func newCaller(f *failures, at int, all []*client) *caller {
+	c := &caller{all: all, failures: f}
+	c.at.Store(int32(at))
+	return c
+}
+
+// answered makes a call until it is answered; false: ctx has ended. A call under way goes on when ctx ends, so that no lease is left
+// over.
 func (c *caller) answered(ctx context.Context, do func(context.Context, *client) error) bool {
-	for ctx.Err() == nil {
-		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := do(call, c.all[c.at])
+	for {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		err := do(call, c.all[c.at.Load()])
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
+			c.answers.Add(1)
 			return true
+		case ctx.Err() != nil:
+			return false
 		}
-		c.at = (c.at + 1) % len(c.all)
+		c.leave(err)
 		lasts(ctx, 20*time.Millisecond)
 	}
-	return false
+}
+
+// leave goes to the next dispatcher.
+func (c *caller) leave(why error) {
+	at := c.at.Load()
+	c.failures.note(int(at), why)
+	c.at.CompareAndSwap(at, (at+1)%int32(len(c.all)))
 }
 
 func (w *failoverLoad) acknowledged() int {

@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -38,15 +36,7 @@ const (
 // ownedRounds is how often something fails: WAGGLE_E2E_ROUNDS, else a few times.
 func ownedRounds(t *testing.T, few int) int {
 	t.Helper()
-	text := os.Getenv("WAGGLE_E2E_ROUNDS")
-	if text == "" {
-		return few
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("WAGGLE_E2E_ROUNDS: %q is no number of rounds", text)
-	}
-	return n
+	return numberOf(t, "WAGGLE_E2E_ROUNDS", few)
 }
 
 // owned is a soak on a store that one dispatcher owns, with collectors of the library and raw clients, of which one reports
@@ -55,7 +45,10 @@ type owned struct {
 	*soak
 
 	random  *rand.Rand
+	raw     int           // raw clients
+	late    int           // raw clients that report late
 	load    *failoverLoad // the grants of raw clients
+	callers []*caller     // of raw clients
 	gaps    []time.Duration
 	probes  int // calls of replace
 	session string
@@ -66,24 +59,37 @@ func newOwned(t *testing.T, opts ...redistest.Option) *owned {
 	t.Helper()
 	random := seeded(t)
 	server := redistest.Start(t, append([]redistest.Option{redistest.WithAOF(redistest.FsyncAlways)}, opts...)...)
-	w := &owned{soak: newSoak(t, 1+3*random.IntN(2), server), random: random, session: uuid.NewString()}
-	for range soakDispatchers {
-		link := redistest.NewProxy(t, server.Addr())
-		w.links, w.stores = append(w.links, link), append(w.stores, link.URL())
-	}
+	w := ownedBy(newSoak(t, 1+3*random.IntN(2), server), random)
+	w.reach(t, soakDispatchers)
 	w.start(t)
 	return w
+}
+
+func ownedBy(of *soak, random *rand.Rand) *owned {
+	return &owned{
+		soak: of, random: random, raw: ownedRaw, late: 1, session: uuid.NewString(),
+		load: &failoverLoad{accepted: make(map[string]int), atOnce: 20},
+	}
+}
+
+// reach makes the ways of dispatchers to Redis.
+func (w *owned) reach(t *testing.T, dispatchers int) {
+	t.Helper()
+	for range dispatchers {
+		link := redistest.NewProxy(t, w.servers[0].Addr())
+		w.links, w.stores = append(w.links, link), append(w.stores, link.URL())
+	}
 }
 
 // start starts dispatchers, collectors and raw clients.
 func (w *owned) start(t *testing.T) {
 	t.Helper()
-	w.crew, w.lease, w.slowWork, w.load = ownedCollectors, ownedLease, ownedSlowWork, &failoverLoad{accepted: make(map[string]int)}
+	w.crew, w.lease, w.slowWork = ownedCollectors, ownedLease, ownedSlowWork
 	w.soak.start(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
 	dir := t.TempDir()
-	for n := range ownedRaw + 1 {
+	for n := range w.raw + w.late {
 		id := fmt.Sprintf("raw-%d", n)
 		path := filepath.Join(dir, id+".jsonl")
 		log, err := history.Open(path, id)
@@ -91,12 +97,14 @@ func (w *owned) start(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.logs, w.killed[id] = append(w.logs, path), true
-		c := &caller{at: n % len(w.addrs)}
+		var all []*client
 		for _, addr := range w.addrs {
-			c.all = append(c.all, dial(t, addr, log.DialOptions()...))
+			all = append(all, dial(t, addr, log.DialOptions()...))
 		}
+		c := newCaller(&w.failures, n%len(w.addrs), all)
+		w.callers = append(w.callers, c)
 		working.Go(func() {
-			if n < ownedRaw {
+			if n < w.raw {
 				w.load.work(ctx, id, c)
 			} else {
 				workLate(ctx, id, c)
@@ -145,7 +153,7 @@ func (w *owned) owner(t *testing.T) int {
 	if err := json.Unmarshal([]byte(text), &record); err != nil {
 		t.Fatalf("the owner's record is %q", text)
 	}
-	return slices.Index(w.addrs, record.Address)
+	return slices.Index(w.advertised, record.Address)
 }
 
 // rounds lets something fail again and again. Each time grants must go on, while it fails or, if a fault lasts for some time,
@@ -205,6 +213,11 @@ func (w *owned) lasts(t *testing.T, d time.Duration) {
 func (w *owned) check(t *testing.T, n int, begin func() fault) {
 	t.Helper()
 	w.run(t, func() { w.rounds(t, n, begin) })
+	w.showGaps(t)
+}
+
+func (w *owned) showGaps(t *testing.T) {
+	t.Helper()
 	slices.Sort(w.gaps)
 	t.Logf("%d rounds: without grants for %.2f s at most, median %.2f s; %d tasks acknowledged", len(w.gaps),
 		w.gaps[len(w.gaps)-1].Seconds(), w.gaps[len(w.gaps)/2].Seconds(), len(w.ids))

@@ -12,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/waggle-crawl/waggle/deploy/e2e/history"
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
@@ -109,15 +108,20 @@ func TestOwner_Resets(t *testing.T) {
 // replicated is written again.
 func TestOwner_ClusterNodes(t *testing.T) {
 	t.Parallel()
-	w := &owned{soak: onCluster(t), random: seeded(t), session: uuid.NewString()}
-	w.start(t)
+	const hosts, tasks, delay, calm = 64, 20_000, 200 * time.Millisecond, 2 * time.Second
+	w := &takeovers{owned: ownedBy(onCluster(t), seeded(t))}
+	w.owned.start(t)
+	w.steadily(t, hosts, tasks, delay)
 	nodes := w.random.Perm(len(w.servers))
+	var aways []away
 	round := 0
-	w.check(t, min(len(nodes), ownedRounds(t, 1)), func() fault {
+	begin := func() fault {
+		w.lasts(t, calm)
 		n := nodes[round]
 		victim, others := w.servers[n], slices.Delete(slices.Clone(w.servers), n, n+1)
 		frozen := round%2 == 1
 		round++
+		aways = append(aways, away{time.Now(), shardsOf(t, victim)})
 		f := fault{fmt.Sprintf("node %d is killed", n), victim.Restart, 2 * time.Second}
 		if frozen {
 			victim.Pause()
@@ -145,5 +149,37 @@ func TestOwner_ClusterNodes(t *testing.T) {
 			})
 		}
 		return f
+	}
+	w.run(t, func() {
+		w.rounds(t, min(len(nodes), ownedRounds(t, 1)), begin)
+		w.settle(t)
 	})
+	w.showGaps(t)
+	h, err := history.Read(w.logs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.count(t, h)
+	for n, a := range aways {
+		before, after := w.rate(h, a, a.at.Add(-calm), a.at), w.rate(h, a, a.at, a.at.Add(time.Second))
+		t.Logf("round %d: the other %d shards were granted %.0f tasks/s before, and %.0f in the second after the node was away: %.0f %%",
+			n, clusterShards-len(a.shards), before, after, 100*after/before)
+	}
+}
+
+// away is a node of a Cluster that goes away with its shards.
+type away struct {
+	at     time.Time
+	shards map[int]bool
+}
+
+// rate is how many tasks of the other shards were granted a second.
+func (w *owned) rate(h *history.History, a away, from, to time.Time) float64 {
+	n := 0
+	for _, e := range h.Events {
+		if at := time.UnixMicro(e.Time); e.Kind == history.Granted && at.After(from) && at.Before(to) && !a.shards[w.shard(e.Task)] {
+			n++
+		}
+	}
+	return float64(n) / to.Sub(from).Seconds()
 }

@@ -131,36 +131,15 @@ func fill(ctx context.Context, c *redis.Client, isFull chan struct{}) (keys int)
 // WAGGLE_E2E_TAKEOVER says the number. It asserts no time.
 func TestOwner_Takeover(t *testing.T) {
 	t.Parallel()
-	const few, batch, submitters = 20_000, 1000, 8
-	tasks := few
-	if text := os.Getenv("WAGGLE_E2E_TAKEOVER"); text != "" {
-		var err error
-		if tasks, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("WAGGLE_E2E_TAKEOVER: %v", err)
-		}
-	}
+	tasks := numberOf(t, "WAGGLE_E2E_TAKEOVER", 20_000)
 	server := redistest.Start(t)
 	owner := serve(t, "owner", server.URL(), "waggle")
 	next := serve(t, "next", server.URL(), "waggle")
 	c := dial(t, next.addr)
 	c.createSource(t, &pb.SourceSpec{Id: "many"})
-	var submitting errgroup.Group
-	submitting.SetLimit(submitters)
-	for first := 0; first < tasks; first += batch {
-		submitting.Go(func() error {
-			items := make([]*pb.SubmitItem, min(batch, tasks-first))
-			for i := range items {
-				items[i] = &pb.SubmitItem{SourceId: "many", Url: fmt.Sprintf("https://host-%d.example/some/path/of/usual/length/%d", (first+i)%5000, first+i)}
-			}
-			_, err := c.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: items})
-			return err
-		})
-	}
-	if err := submitting.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	c.submitMany(t, "many", "host-%d.example", 5000, tasks)
 	session := uuid.NewString()
-	caller := &caller{all: []*client{c}}
+	caller := newCaller(nil, 0, []*client{c})
 	owner.signal(syscall.SIGKILL)
 	began := time.Now()
 	for granted := false; !granted; {
@@ -178,4 +157,40 @@ func TestOwner_Takeover(t *testing.T) {
 		t.Errorf("%d tasks are READY and %d LEASED, of %d", n.GetReady(), n.GetLeased(), tasks)
 	}
 	t.Logf("%d tasks: first grant %.2f s after the kill of the owner", tasks, took.Seconds())
+}
+
+// numberOf is a number of the environment.
+func numberOf(t *testing.T, variable string, other int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return other
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s: %q is no number from 1 on", variable, text)
+	}
+	return n
+}
+
+// submitMany submits tasks of a source over a number of hosts, whose names have their number in them.
+func (c *client) submitMany(t *testing.T, source, host string, hosts, tasks int) {
+	t.Helper()
+	const batch, submitters = 1000, 8
+	var submitting errgroup.Group
+	submitting.SetLimit(submitters)
+	for first := 0; first < tasks; first += batch {
+		submitting.Go(func() error {
+			items := make([]*pb.SubmitItem, min(batch, tasks-first))
+			for i := range items {
+				n := first + i
+				items[i] = &pb.SubmitItem{SourceId: source, Url: fmt.Sprintf("https://"+host+"/some/path/of/usual/length/%d", n%hosts, n)}
+			}
+			_, err := c.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: items})
+			return err
+		})
+	}
+	if err := submitting.Wait(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -195,7 +195,11 @@ type soak struct {
 
 	links       []*redistest.Proxy // connections to Redis that fail
 	stores      []string           // the URL of Redis of each dispatcher
+	program     string             // of dispatchers that are started
 	addrs       []string           // of each dispatcher
+	advertised  []string           // addresses of dispatchers for each other
+	byProxies   bool               // those are of proxies, which refuse no connection when a dispatcher has ended
+	peers       []*redistest.Proxy // these proxies
 	clients     []*client          // to each dispatcher
 	dispatchers []*post
 	collectors  []*post
@@ -204,6 +208,7 @@ type soak struct {
 	slowWork    string // what some tasks take; empty: as the others
 	calm        func() // ends the other clients; nil: there are none
 	others      int    // tasks that are DONE and that others have submitted
+	failures    failures
 }
 
 // post is a program that is started again when it has ended, as by an init system.
@@ -240,17 +245,22 @@ func (w *soak) keepUp() {
 func newSoak(t *testing.T, shards int, servers ...*redistest.Server) *soak {
 	t.Helper()
 	t.Logf("shards: %d", shards)
-	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}, crew: soakCollectors, lease: soakLease}
+	return &soak{fleet: fleet{servers: servers, shards: shards, killed: map[string]bool{}}, crew: soakCollectors, lease: soakLease, program: programs.path("waggle")}
 }
 
 // start starts dispatchers and collectors.
 func (w *soak) start(t *testing.T) {
 	t.Helper()
-	for i := range soakDispatchers {
+	for i := range w.stores {
 		addr := freeAddr(t)
-		w.addrs, w.clients = append(w.addrs, addr), append(w.clients, dial(t, addr))
+		advertised := addr
+		if w.byProxies {
+			peer := redistest.NewProxy(t, addr)
+			advertised, w.peers = peer.Addr(), append(w.peers, peer)
+		}
+		w.addrs, w.clients, w.advertised = append(w.addrs, addr), append(w.clients, dial(t, addr)), append(w.advertised, advertised)
 		w.dispatchers = append(w.dispatchers, newPost(func() *process {
-			return launch(t, fmt.Sprintf("dispatcher-%d", i), programs.path("waggle"), "serve", "--listen", addr, "--http", "off",
+			return launch(t, fmt.Sprintf("dispatcher-%d", i), w.program, "serve", "--listen", addr, "--http", "off", "--advertise", advertised,
 				"--store", w.stores[i], "--prefix", "waggle", "--shards", strconv.Itoa(w.shards))
 		}))
 		w.dispatchers[i].line("serving", startLimit)
@@ -301,7 +311,8 @@ func (w *soak) submit(ctx context.Context, enough <-chan struct{}) error {
 func (w *soak) acknowledge(ctx context.Context, tick *time.Ticker, items []*pb.SubmitItem) error {
 	for tries := 0; ; tries++ {
 		calling, cancel := context.WithTimeout(ctx, soakCall)
-		reply, err := w.clients[tries%len(w.clients)].tasks.SubmitTasks(calling, &pb.SubmitTasksRequest{Items: items})
+		at := tries % len(w.clients)
+		reply, err := w.clients[at].tasks.SubmitTasks(calling, &pb.SubmitTasksRequest{Items: items})
 		cancel()
 		for _, r := range reply.GetResults() {
 			if c := r.GetCode(); c != pb.SubmitCode_SUBMIT_CODE_CREATED && c != pb.SubmitCode_SUBMIT_CODE_EXISTS {
@@ -312,6 +323,7 @@ func (w *soak) acknowledge(ctx context.Context, tick *time.Ticker, items []*pb.S
 		if err == nil {
 			return nil
 		}
+		w.failures.note(at, err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

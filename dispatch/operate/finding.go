@@ -89,8 +89,12 @@ const (
 	slowStore = 500 * time.Millisecond
 	// ownerlessFor is longer than it takes until another dispatcher has taken the store over.
 	ownerlessFor = 5 * time.Second
-	// fencedRecently is how long it is a finding that an owner could not renew its term.
-	fencedRecently = 10 * time.Minute
+	// recently is how long it is a finding that an owner could not renew its term, or write, and in which its changes are counted.
+	recently = 10 * time.Minute
+	// ownerChanges in that time are as many as a restart of a few dispatchers makes.
+	ownerChanges = 3
+	// noStandbyFor is longer than another dispatcher needs until it is the standby, unless the store is very large.
+	noStandbyFor = time.Minute
 	// beatOverdue is an age of a last beat at which beats are missing.
 	beatOverdue = dispatch.IdleBeat + 5*time.Second
 	// goneRecently is how long a collector that is gone is a finding: it may have been taken down.
@@ -205,19 +209,28 @@ func (l *look) findOwner(o *Overview) {
 	if owned == nil {
 		return
 	}
-	report := func(began time.Duration, format string, args ...any) {
-		l.add(Finding{Kind: findStore, Since: l.now.Add(-began), Next: "waggle stats", Message: fmt.Sprintf(format, args...)})
+	report := func(began time.Duration, next, format string, args ...any) {
+		l.add(Finding{Kind: findStore, Since: l.now.Add(-began), Next: next, Message: fmt.Sprintf(format, args...)})
 	}
 	switch away, span := len(owned.Away), owned.Ownerless.Truncate(time.Second); {
 	case owned.Ownerless < ownerlessFor:
 	case away == 0 || away == o.Shards:
-		report(owned.Ownerless, "no dispatcher has owned it for %v: calls wait, then fail", span)
+		report(owned.Ownerless, "waggle stats", "no dispatcher has owned it for %v: calls wait, then fail", span)
 	default:
 		first := strings.Trim(fmt.Sprint(owned.Away[:min(away, findingNames)]), "[]")
-		report(owned.Ownerless, "%d of %d shards have had no owner for %v: %s", away, o.Shards, span, strings.ReplaceAll(first, " ", ", "))
+		report(owned.Ownerless, "waggle stats", "%d of %d shards have had no owner for %v: %s", away, o.Shards, span, strings.ReplaceAll(first, " ", ", "))
 	}
-	if ago := l.now.Sub(owned.SelfFenced); !owned.SelfFenced.IsZero() && ago < fencedRecently {
-		report(ago, "its owner renewed its term too late %v ago, %d times in all", ago.Truncate(time.Second), owned.SelfFences)
+	if span := owned.WithoutStandbyFor; span >= noStandbyFor {
+		report(span, "waggle owner", "no standby for %v, with another dispatcher there: a crash costs a load", span.Truncate(time.Second))
+	}
+	if owned.RecentChanges > ownerChanges {
+		report(recently, "waggle stats", "its owner has changed %d times in %v", owned.RecentChanges, recently)
+	}
+	if ago := l.now.Sub(owned.SelfFenced); !owned.SelfFenced.IsZero() && ago < recently {
+		report(ago, "waggle stats", "its owner renewed its term too late %v ago, %d times in all", ago.Truncate(time.Second), owned.SelfFences)
+	}
+	if ago := l.now.Sub(owned.RefusedAt); !owned.RefusedAt.IsZero() && ago < recently {
+		report(ago, "waggle stats", "writes of its owner were refused %v ago, %d in all: another one owned it", ago.Truncate(time.Second), owned.Refused)
 	}
 }
 

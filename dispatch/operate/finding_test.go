@@ -272,8 +272,9 @@ func (s ownedStore) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 	return stats, err
 }
 
-// A store without an owner is a finding once another dispatcher should have it, so are shards without one, and a term that ran out
-// a short time ago.
+// A store without an owner is a finding once another dispatcher should have it, so are shards without one, a standby that is missing,
+// many changes of owner, and a term that ran out or a write that was refused a short time ago. A dispatcher alone has no standby, and
+// no finding of that.
 func TestOperator_Findings_owner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,19 +288,29 @@ func TestOperator_Findings_owner(t *testing.T) {
 			want      string // of the first finding
 			since     time.Duration
 		}{
-			{dispatch.Ownership{Owner: "d", SelfFences: 9, SelfFenced: now.Add(-time.Hour), OwnerlessTotal: time.Hour}, "", 0},
+			{dispatch.Ownership{
+				Owner: "d", SelfFences: 9, SelfFenced: now.Add(-time.Hour), OwnerlessTotal: time.Hour, WithoutStandby: 3,
+				WithoutStandbyFor: 59 * time.Second, Changes: 9, RecentChanges: 3, Refused: 9, RefusedAt: now.Add(-time.Hour),
+			}, "", 0},
 			{dispatch.Ownership{Ownerless: 4 * time.Second, Away: []int{1}}, "", 0},
 			{dispatch.Ownership{Ownerless: 12 * time.Second}, "no dispatcher has owned it for 12s: calls wait, then fail", 12 * time.Second},
 			{dispatch.Ownership{Ownerless: 12 * time.Second, Away: []int{0, 1, 2}}, "no dispatcher has owned it for 12s: calls wait, then fail", 12 * time.Second},
 			{dispatch.Ownership{Owner: "d", Ownerless: time.Minute, Away: []int{1, 2}}, "2 of 3 shards have had no owner for 1m0s: 1, 2", time.Minute},
 			{dispatch.Ownership{Owner: "d", SelfFences: 9, SelfFenced: now.Add(-90 * time.Second)}, "its owner renewed its term too late 1m30s ago, 9 times in all", 90 * time.Second},
+			{dispatch.Ownership{Owner: "d", WithoutStandbyFor: 90 * time.Second}, "no standby for 1m30s, with another dispatcher there: a crash costs a load", 90 * time.Second},
+			{dispatch.Ownership{Owner: "d", Changes: 9, RecentChanges: 4}, "its owner has changed 4 times in 10m0s", 10 * time.Minute},
+			{dispatch.Ownership{Owner: "d", Refused: 9, RefusedAt: now.Add(-90 * time.Second)}, "writes of its owner were refused 1m30s ago, 9 in all: another one owned it", 90 * time.Second},
 		} {
 			d, err := engine.New(engine.Config{ID: "d", Store: ownedStore{inner, test.ownership}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			f := findings(t, operate.New(d))["STORE"]
-			if f.Message != test.want || test.want != "" && (!f.Since.Equal(now.Add(-test.since)) || f.Next != "waggle stats") {
+			next := "waggle stats"
+			if test.ownership.WithoutStandbyFor > 0 {
+				next = "waggle owner"
+			}
+			if f.Message != test.want || test.want != "" && (!f.Since.Equal(now.Add(-test.since)) || f.Next != next) {
 				t.Errorf("%+v: %+v", test.ownership, f)
 			}
 		}

@@ -108,6 +108,7 @@ var rules = map[string]rule{
 	pb.AdminService_ListAuditEntries_FullMethodName: adminReads,
 	pb.AdminService_ExplainAccess_FullMethodName:    sharedChanges,
 	pb.AdminService_ReleaseCollector_FullMethodName: sharedChanges,
+	pb.AdminService_MoveOwner_FullMethodName:        sharedChanges,
 
 	grpc_health_v1.Health_Check_FullMethodName: probes,
 	grpc_health_v1.Health_List_FullMethodName:  probes,

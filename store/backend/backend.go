@@ -75,8 +75,8 @@ type Backend interface {
 
 	// Until is the instant, by the clock of this machine, up to which the owner may answer reads and grants of a shard; zero: there
 	// is no limit. The error says why nothing may be answered: the owner has lost the shard, or a group could not be kept. It
-	// is asked before each answer, so it does not wait.
-	Until(shard int) (time.Time, error)
+	// is asked before each answer, and waits only while the owner finds out whether it still is one.
+	Until(ctx context.Context, shard int) (time.Time, error)
 
 	// EndCopy makes an unfinished copy of another store a whole one. It can be repeated.
 	EndCopy(ctx context.Context) error
@@ -123,6 +123,10 @@ type Owner struct {
 	Snapshot func(shard int, begun func(), write func(piece []byte) error) error
 	// Leased reports whether leases stand. How long the store is without an owner matters only then.
 	Leased func() bool
+	// Follow is called by a backend with [Term.Keyed] while another owner has a shard: what it returns takes what is kept, and what the
+	// owner changes then. Gain.Kept of that shard says later that this is the latest. It can be called again, which drops what
+	// was taken before. nil: nothing is followed.
+	Follow func(Followed) (Standby, error)
 	// Gained is called by a backend with [Term.Keyed] when it has acquired a shard later than by Acquire. The shard can be used when it
 	// has returned nil; after an error the backend acquires it again.
 	Gained func(ctx context.Context, gain Gain) error
@@ -135,10 +139,29 @@ type Owner struct {
 // Gain is a shard that the owner has acquired.
 type Gain struct {
 	Shard int
-	// Kept: what the owner has in memory is what is kept. Else it loads the shard. Locks may be missing in both cases.
+	// Kept: what the owner has in memory, or what it has taken as a standby ([Owner.Follow]), is what is kept. Else it loads the shard.
+	// Locks may be missing in both cases.
 	Kept bool
 	// Away is how long nobody owned it, at least. Collectors could not renew leases meanwhile.
 	Away time.Duration
+	// Renewed is when an owner has shown its last sign of life, by the clock of the store; zero: nobody knows.
+	Renewed time.Time
+}
+
+// Followed is a shard that another owner has.
+type Followed struct {
+	// Shard of so many.
+	Shard, Shards int
+	// Now is the clock of the store.
+	Now func() time.Time
+}
+
+// Standby takes what another owner keeps: first the items, each as it was at some instant since the standby began, then all groups since
+// then, in order.
+type Standby interface {
+	Items
+	// Warm prepares to be the owner at once. Groups follow.
+	Warm() error
 }
 
 // Unlocked is a lock that a group has not set: a grant found one of somebody else, a renewal found none.

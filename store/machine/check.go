@@ -18,11 +18,22 @@ type tallies struct {
 	waiting, leased map[string]int64 // by queue
 	outstanding     map[string]int64 // by source
 	held            map[string]int64 // by collector
+	lanes           map[*lane]laneTally
+	left            map[*grantNote]int // leases
+	counts          map[*source]*stateCounts
+	leases          int // members of the index
+	forgotten       int // settled ones that are to be forgotten
 }
+
+// laneTally is how many records stand in each set of a lane.
+type laneTally struct{ ready, later, listed int }
 
 // Check names the first thing that does not stand where it belongs.
 func (s *Shard) Check() error {
-	sum := tallies{map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
+	sum := tallies{
+		waiting: map[string]int64{}, leased: map[string]int64{}, outstanding: map[string]int64{}, held: map[string]int64{},
+		lanes: map[*lane]laneTally{}, left: map[*grantNote]int{}, counts: map[*source]*stateCounts{},
+	}
 	for r := range s.records.all() {
 		if err := s.checkRecord(r, &sum); err != nil {
 			return fmt.Errorf("task %s in state %s: %w", r.id(), r.visibleState(s.now), err)
@@ -54,18 +65,12 @@ func (s *Shard) Check() error {
 			return fmt.Errorf("source %s counts %d outstanding, there are %d", uid, src.outstanding, sum.outstanding[uid])
 		}
 		for _, l := range src.lanes {
-			if err := errors.Join(s.checkLane(l), s.checkNamed(l)); err != nil {
+			if err := errors.Join(s.checkLane(l), s.checkNamed(l), s.checkSets(l, sum.lanes[l])); err != nil {
 				return fmt.Errorf("lane %d of %s in %s: %w", l.number, uid, l.queueName, err)
 			}
 		}
 	}
-	for h := range s.holders.all() {
-		name := h.collector
-		if held := int64(len(h.held)); held != sum.held[name] || held == 0 && h.markedUntil == 0 {
-			return fmt.Errorf("collector %s counts %d held, there are %d", name, held, sum.held[name])
-		}
-	}
-	return s.checkCounts()
+	return errors.Join(s.checkHolders(&sum), s.checkCounts(&sum), s.checkForgetting(&sum))
 }
 
 // checkRecord checks that the record stands in the one set in which it belongs.
@@ -75,12 +80,7 @@ func (s *Shard) checkRecord(r *record, sum *tallies) error {
 	}
 	in := 0
 	for where, set := range map[setIn]*sorted.Set[*record]{inReady: &r.lane.ready, inLater: &r.lane.later, inLeases: &s.leases} {
-		found := false
-		for e := range set.From(r.score) {
-			if found = e.Score == r.score && e.Value == r; found || e.Score > r.score {
-				break
-			}
-		}
+		found := holds(set, r.score, r)
 		if found != (r.stands == where) {
 			return fmt.Errorf("says it stands in %d, but set %d: %t", r.stands, where, found)
 		}
@@ -88,10 +88,25 @@ func (s *Shard) checkRecord(r *record, sum *tallies) error {
 			in++
 		}
 	}
+	sum.add(r)
+	if r.listedAt != 0 && !holds(&r.lane.listed, r.listedAt, r) {
+		return errors.New("its lane does not list it")
+	}
+	if r.counted != r.state && !(r.waiting() && r.counted.Waiting()) {
+		return fmt.Errorf("is counted as %s", r.counted)
+	}
 	switch {
 	case r.state.Settled():
 		if in != 0 || r.lease != nil {
 			return fmt.Errorf("settled, in %d sets, lease %v", in, r.lease)
+		}
+		if at := r.forgetAt(); at != 0 && holds(s.forgetSet(r), at, r) {
+			sum.forgotten++
+		} else if at != 0 && !slices.Contains(s.over, r) {
+			return fmt.Errorf("is forgotten at %d, which no set has", at)
+		}
+		if r.over() && s.unknown[r] == nil && !slices.Contains(s.over, r) {
+			return errors.New("is over, and takes the room of a record")
 		}
 		return nil
 	case in != 1:
@@ -102,13 +117,86 @@ func (s *Shard) checkRecord(r *record, sum *tallies) error {
 		if r.score > r.lease.deadline {
 			return fmt.Errorf("deadline %d, in the index at %d", r.lease.deadline, r.score)
 		}
-		sum.leased[r.lane.queueName]++
-		sum.held[r.lease.note.holder.collector]++
+		return s.checkLease(r.lease, r)
+	}
+	return nil
+}
+
+// checkLease checks that the collector and the grant of a lease have it.
+func (s *Shard) checkLease(l *lease, r *record) error {
+	note := l.note
+	switch held := note.holder.held; {
+	case l.heldAt >= len(held) || held[l.heldAt] != r:
+		return fmt.Errorf("collector %s has it not at %d", note.holder.collector, l.heldAt)
+	case s.holders.get(note.holder.key()) != note.holder:
+		return fmt.Errorf("collector %s is not known", note.holder.collector)
+	case s.grants.get(note.key()) != note:
+		return fmt.Errorf("grant %d is not known", note.number)
+	case !slices.Contains(note.entries, grantEntry{r, l.fence}):
+		return fmt.Errorf("grant %d has it not", note.number)
+	}
+	return nil
+}
+
+// holds reports whether a set has a member at that score.
+func holds[V sorted.Member[V]](set *sorted.Set[V], score int64, member V) bool {
+	for e := range set.From(score) {
+		if e.Value == member || e.Score > score {
+			return e.Score == score
+		}
+	}
+	return false
+}
+
+// of are the counts of a source.
+func (t *tallies) of(src *source) *stateCounts {
+	if t.counts[src] == nil {
+		t.counts[src] = new(stateCounts)
+	}
+	return t.counts[src]
+}
+
+// add adds a record.
+func (t *tallies) add(r *record) {
+	l, src := t.lanes[r.lane], r.lane.source
+	t.of(src)[r.counted]++
+	if r.listedAt != 0 {
+		l.listed++
+	}
+	switch r.stands {
+	case inReady:
+		l.ready++
+	case inLater:
+		l.later++
+	case inLeases:
+		t.leases++
+	case inNone, inEnded:
+	}
+	t.lanes[r.lane] = l
+	switch {
+	case r.state.Settled():
+	case r.lease != nil:
+		t.leased[r.lane.queueName]++
+		t.held[r.lease.note.holder.collector]++
+		t.left[r.lease.note]++
 	default:
-		sum.waiting[r.lane.queueName]++
+		t.waiting[r.lane.queueName]++
 	}
 	if !r.recurring {
-		sum.outstanding[r.lane.source.gate.UID]++
+		t.outstanding[src.gate.UID] += outstanding(r.state)
+	}
+}
+
+// checkSets checks that the lane stands among those of its queue name, and has no more in its sets than stands there.
+func (s *Shard) checkSets(l *lane, sum laneTally) error {
+	if has := (laneTally{l.ready.Len(), l.later.Len(), l.listed.Len()}); has != sum {
+		return fmt.Errorf("has %+v tasks, there are %+v", has, sum)
+	}
+	if last, _ := l.listed.Last(); last.Score > l.lastListed {
+		return fmt.Errorf("lists task %d, and counts on from %d", last.Score, l.lastListed)
+	}
+	if s.lanes.get(l.key()) != l || !slices.Contains(s.lanesNamed(l.queueName), l) {
+		return errors.New("is not known")
 	}
 	return nil
 }
@@ -223,19 +311,81 @@ func (s *Shard) checkPool(p *pool) error {
 	return nil
 }
 
-func (s *Shard) checkCounts() error {
-	var counted stateCounts
-	for src := range s.sources.all() {
-		for state, n := range src.counts {
-			counted[state] += n
+// checkHolders checks what collectors hold, and their grants.
+func (s *Shard) checkHolders(sum *tallies) error {
+	for h := range s.holders.all() {
+		name := h.collector
+		if held := int64(len(h.held)); held != sum.held[name] || held == 0 && h.markedUntil == 0 {
+			return fmt.Errorf("collector %s counts %d held, there are %d", name, held, sum.held[name])
 		}
 	}
-	for state, n := range counted {
-		if state == int(dispatch.StateUnknown) {
-			continue
+	for note := range s.grants.all() {
+		if note.left != sum.left[note] || note.left == 0 {
+			return fmt.Errorf("grant %d counts %d leases, there are %d", note.number, note.left, sum.left[note])
 		}
-		if n < 0 || n > s.counts[state] {
-			return fmt.Errorf("state %d is counted %d times by sources, %d times by the shard", state, n, s.counts[state])
+	}
+	return nil
+}
+
+// checkCounts checks what is counted by state: of those DONE, also that are forgotten.
+func (s *Shard) checkCounts(sum *tallies) error {
+	for place := range s.ended.places() {
+		if e := s.ended.at(place); e.hash != (taskHash{}) {
+			sum.of(e.lane.source)[dispatch.StateDone]++
+		}
+	}
+	for src := range s.sources.all() {
+		sum.of(src)
+	}
+	var all stateCounts
+	for src, counts := range sum.counts {
+		for state, n := range counts {
+			all[state] += n
+		}
+		counts[dispatch.StateDone] += src.forgottenDone
+		if counts[dispatch.StateUnknown] = src.counts[dispatch.StateUnknown]; *counts != src.counts {
+			return fmt.Errorf("source %s counts %v by state, there are %v", src.gate.UID, src.counts, *counts)
+		}
+	}
+	all[dispatch.StateDone] += s.forgottenDone
+	if all[dispatch.StateUnknown] = s.counts[dispatch.StateUnknown]; all != s.counts {
+		return fmt.Errorf("it counts %v by state, there are %v", s.counts, all)
+	}
+	return nil
+}
+
+// checkForgetting checks that what ends with time is known, and nothing else.
+func (s *Shard) checkForgetting(sum *tallies) error {
+	marks, sources, idle := 0, 0, 0
+	for h := range s.holders.all() {
+		if holds(&s.forgetMarks, h.markedUntil, h) {
+			marks++
+		} else if h.markedUntil != 0 {
+			return fmt.Errorf("the mark of collector %s does not end", h.collector)
+		}
+	}
+	for src := range s.sources.all() {
+		if holds(&s.forgetSources, src.forgetAt, src) {
+			sources++
+		} else if src.forgetAt != 0 {
+			return fmt.Errorf("source %s is not forgotten", src.gate.UID)
+		}
+	}
+	for q := range s.queues.all() {
+		if holds(&s.idleQueues, q.idleUntil, q) {
+			idle++
+		} else if q.idleUntil != 0 {
+			return fmt.Errorf("queue %s does not end", q.name)
+		}
+	}
+	for what, n := range map[string][2]int{
+		"marks of collectors": {s.forgetMarks.Len(), marks}, "deleted sources": {s.forgetSources.Len(), sources},
+		"idle queues": {s.idleQueues.Len(), idle}, "stray locks": {s.forgetStrays.Len(), len(s.strays)},
+		"names of queues": {s.queueNames.Len(), s.queues.len()}, "leases": {s.leases.Len(), sum.leases},
+		"settled tasks": {s.forgetDone.Len() + s.forgetEnded.Len(), sum.forgotten},
+	} {
+		if n[0] != n[1] {
+			return fmt.Errorf("a set has %d %s, there are %d", n[0], what, n[1])
 		}
 	}
 	return nil

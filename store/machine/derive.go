@@ -2,8 +2,10 @@ package machine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -11,13 +13,66 @@ import (
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
-// End makes the shard of what was loaded, at that instant. ruleOf finds the queue rules; keeping: what commands will change is noted.
-func (l *Loading) End(now time.Time, ruleOf func(pattern string) (dispatch.QueueRule, bool), keeping bool) error {
-	l.s.At(now)
-	if err := l.place(ruleOf); err != nil {
+// Warm puts what was loaded in its place, but for lanes, queues, settings and holds, so that [Loading.End] takes a time that grows with
+// the lanes and queues only. What is read or removed from then on is placed by [Loading.Placed]. Warm is called when what was
+// loaded is of one instant: no item names one that is missing. Called again, it follows the time: tasks that have become due are
+// ready, and queues that nothing keeps any more are forgotten. Who waits long until the end calls it from time to time.
+func (l *Loading) Warm(now time.Time) error {
+	if err := l.place(now); err != nil {
 		return err
 	}
-	l.s.Keeping = keeping
+	for found := range l.s.lanes.all() {
+		l.s.promote(found, math.MaxInt)
+	}
+	var left []*queue
+	for q := range l.s.queues.all() {
+		if l.unused(q) {
+			left = append(left, q)
+		}
+	}
+	for _, q := range left {
+		l.s.removeQueue(q)
+	}
+	return nil
+}
+
+// Placed ends a group of that instant, which was read: what it has changed is placed, if the shard is warm. After an error there is no
+// shard.
+func (l *Loading) Placed(now time.Time) error {
+	if !l.warm {
+		return nil
+	}
+	return l.place(now)
+}
+
+// End makes the shard of what was loaded, at that instant. ruleOf finds the queue rules; keeping: what commands will change is noted.
+func (l *Loading) End(now time.Time, ruleOf func(pattern string) (dispatch.QueueRule, bool), keeping bool) error {
+	if err := l.Warm(now); err != nil {
+		return err
+	}
+	s := l.s
+	for name, pattern := range l.rules {
+		rule, ok := ruleOf(pattern)
+		if !ok {
+			return fmt.Errorf("the settings %s are of the rule %s, which is missing", name, pattern)
+		}
+		s.settings[name] = rule
+	}
+	for found := range s.lanes.all() {
+		if found.ready.Len()+found.later.Len() > 0 {
+			s.touch(found)
+		}
+	}
+	for q := range s.queues.all() {
+		s.touchQueue(q)
+	}
+	s.placeTouched()
+	s.touched, s.touchedQueues = nil, nil // with room for all there are
+	clear(s.soonest)
+	if !l.follows {
+		s.encoder.head(nil) // it is kept
+	}
+	s.Keeping = keeping
 	return nil
 }
 
@@ -53,98 +108,59 @@ func differ[T comparable](s *Shard, kind codec.Kind, has, wants map[string]T) {
 // Versions are those of the queue rules and the holds that the shard has.
 func (s *Shard) Versions() (rules, holds int64) { return s.rulesVersion, s.holdsVersion }
 
-// place makes what follows from the items of a shard: who names whom, counts, orders, and the places of lanes and queues.
-func (l *Loading) place(ruleOf func(pattern string) (dispatch.QueueRule, bool)) error {
+// place puts what was read since in its place: first what others name. The order among tasks decides nothing: each place is one in an
+// ordered set.
+func (l *Loading) place(now time.Time) error {
+	l.s.At(now)
+	slices.SortFunc(l.placeLanes, func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
+	if err := errors.Join(l.placeSources.each(l.placeSource), l.placeLanes.each(l.placeLane)); err != nil {
+		return err
+	}
+	tasks := func() error { return l.placeTasks.each(l.placeTask) }
+	if !l.warm {
+		tasks = l.placeLoaded
+	}
+	if err := tasks(); err != nil {
+		return err
+	}
+	l.warm = true
+	return l.placeGrants.each(l.placeGrant)
+}
+
+func (l *Loading) placeSource(src *source) error {
 	s := l.s
-	for name, pattern := range l.rules {
-		rule, ok := ruleOf(pattern)
-		if !ok {
-			return fmt.Errorf("the settings %s are of the rule %s, which is missing", name, pattern)
-		}
-		s.settings[name] = rule
+	src.heldUntil, src.pool = until(src.gate.HeldUntil), s.poolNamed(src.gate.Pool)
+	if src.forgotten {
+		return nil
 	}
-	for _, place := range [...]func() error{l.placeSources, l.placeLanes, l.placeQueues, l.placeHolders, l.placeTasks, l.placeGrants} {
-		if err := place(); err != nil {
-			return err
-		}
-	}
-	for q := range s.queueNames.From(0) {
-		s.touchQueue(q.Value.queue)
-	}
-	s.placeTouched()
-	s.touched, s.touchedQueues = nil, nil // with room for all there are
-	clear(s.soonest)
-	if !l.follows {
-		s.encoder.head(nil) // it is kept
+	s.sources.set(src)
+	if src.forgetAt != 0 {
+		s.forgetSources.Insert(src.forgetAt, src)
 	}
 	return nil
 }
 
-func (l *Loading) placeSources() error {
+func (l *Loading) placeLane(found *lane) error {
 	s := l.s
-	for _, name := range slices.Sorted(maps.Keys(l.sources)) {
-		src := l.sources[name]
-		if !src.written {
-			return fmt.Errorf("there is no source %s", name)
+	switch {
+	case !found.source.written:
+		return fmt.Errorf("there is no source %s", found.source.name)
+	case l.dropped[found]:
+		if s.lanes.get(found.key()) == found {
+			s.dropLane(found)
 		}
-		src.heldUntil = until(src.gate.HeldUntil)
-		src.counts[dispatch.StateDone] += src.forgottenDone
-		src.pool = s.poolNamed(src.gate.Pool)
-		if src.forgotten {
-			continue
-		}
-		s.sources.add(src)
-		if src.forgetAt != 0 {
-			s.forgetSources.Insert(src.forgetAt, src)
-		}
-	}
-	s.counts[dispatch.StateDone] += s.forgottenDone
-	return nil
-}
-
-func (l *Loading) placeLanes() error {
-	s := l.s
-	for _, number := range slices.Sorted(maps.Keys(l.lanes)) {
-		found := l.lanes[number]
-		if !found.written {
-			return fmt.Errorf("there is no lane %d", number)
-		}
-		if l.dropped[found] {
-			continue
-		}
+	case !found.written:
 		s.addLane(found)
 	}
+	found.written = true
 	return nil
 }
 
-func (l *Loading) placeQueues() error {
-	s := l.s
-	for _, name := range slices.Sorted(maps.Keys(l.queues)) {
-		q := l.queues[name]
-		q.written = true
-		s.addQueue(q)
-	}
-	return nil
-}
-
-func (l *Loading) placeHolders() error {
-	for h := range l.s.holders.all() {
-		h.written = true
-		l.s.forgetMarks.Insert(h.markedUntil, h)
-	}
-	return nil
-}
-
-// placeTasks puts the tasks where they stand. The order decides nothing: each place is one in an ordered set.
-func (l *Loading) placeTasks() error {
-	s := l.s
-	for r := range s.records.all() {
-		if r.lane == nil || !r.lane.written {
-			return fmt.Errorf("task %x is in no lane", r.hash)
-		}
-		r.written = true
+// placeLoaded places all tasks.
+func (l *Loading) placeLoaded() error {
+	for r := range l.s.records.all() {
 		if err := l.placeTask(r); err != nil {
-			return fmt.Errorf("task %s: %w", r.id(), err)
+			return err
 		}
 	}
 	return l.placeEnded()
@@ -169,24 +185,41 @@ func (l *Loading) placeEnded() error {
 	return nil
 }
 
+// placeTask puts a task where it stands.
 func (l *Loading) placeTask(r *record) error {
-	s := l.s
+	if r.lane == nil || !r.lane.written {
+		return fmt.Errorf("task %x is in no lane", r.hash)
+	}
+	r.written = true
+	l.pace(r)
+	if l.over(r) {
+		l.s.count(r, dispatch.StateDone)
+		l.end(r)
+		return nil
+	}
 	if r.listedAt != 0 {
 		r.lane.listed.Insert(r.listedAt, r)
 		r.lane.lastListed = max(r.lane.lastListed, r.listedAt)
 	}
+	if err := l.enter(r); err != nil {
+		return fmt.Errorf("task %s: %w", r.id(), err)
+	}
+	return nil
+}
+
+// enter puts a task into its set, and counts it.
+func (l *Loading) enter(r *record) error {
+	s := l.s
 	switch {
 	case r.state > dispatch.StateCanceled:
 		return fmt.Errorf("its state is %d", r.state)
 	case r.lease != nil:
-		if err := l.placeLease(r); err != nil {
-			return err
-		}
-	case r.waiting() && r.score != 0: // an orphan
+		return l.enterLease(r)
+	case r.waiting() && r.score != 0: // an orphan, which was due when it was to be granted
 		s.enterLeases(r, r.score)
-		s.count(r, r.visibleState(s.now))
+		s.count(r, dispatch.StateReady)
 	case r.waiting():
-		s.enterWaiting(r)
+		s.enterLane(r)
 	case r.state.Settled():
 		if r.shrunk {
 			r.content = ""
@@ -198,22 +231,12 @@ func (l *Loading) placeTask(r *record) error {
 	default:
 		return fmt.Errorf("its state is %d", r.state)
 	}
-	l.pace(r)
 	return nil
 }
 
-// pace gives the queue of a task the next grant that the task has. Where the delay was cut meanwhile, since its rule became
-// shorter or the clock was set back, placing the queue cuts it again.
-func (l *Loading) pace(r *record) {
-	if q := l.s.queues.get(text(r.lane.queueName)); q != nil || r.paced > l.s.now {
-		q = l.s.queueOf(r.lane)
-		q.nextGrant = max(q.nextGrant, r.paced)
-	}
-}
-
-func (l *Loading) placeLease(r *record) error {
+func (l *Loading) enterLease(r *record) error {
 	s, note := l.s, r.lease.note
-	if !note.written {
+	if note.holder == nil {
 		return fmt.Errorf("there is no grant %d", note.number)
 	}
 	holder := s.holder(note.holder.collector)
@@ -222,20 +245,58 @@ func (l *Loading) placeLease(r *record) error {
 	holder.held = append(holder.held, r)
 	note.entries = append(note.entries, grantEntry{record: r, fence: r.lease.fence})
 	note.left++
+	l.placeGrants.add(note)
 	s.enterLeases(r, r.lease.deadline)
 	s.count(r, dispatch.StateLeased)
 	s.queueOf(r.lane).inFlight++
 	return nil
 }
 
-func (l *Loading) placeGrants() error {
+// lift takes a task out of where placeTask has put it. The next grant of its queue stays.
+func (l *Loading) lift(r *record) {
 	s := l.s
-	for number, note := range l.grants {
-		if note.left == 0 {
-			return fmt.Errorf("grant %d has no lease", number)
-		}
+	if r.listedAt != 0 {
+		r.lane.listed.Remove(r.listedAt, r)
+	}
+	s.leave(r)
+	s.count(r, dispatch.StateUnknown)
+	if at := r.forgetAt(); at != 0 {
+		s.forgetSet(r).Remove(at, r)
+	}
+	if r.lease == nil {
+		return
+	}
+	note := r.lease.note
+	i := slices.IndexFunc(note.entries, func(e grantEntry) bool { return e.record == r })
+	note.entries = slices.Delete(note.entries, i, i+1)
+	note.left--
+	l.placeGrants.add(note)
+	s.release(r)
+}
+
+// pace gives the queue of a task the next grant that the task has. Where the delay was cut meanwhile, since its rule became
+// shorter or the clock was set back, placing the queue cuts it again.
+//
+// A grant that is given back lowers the next grant of its tasks again. A queue that is warm does not follow, since which other task
+// has the highest one is not known without a walk: its next grant is late then, by the delay that was given back at most.
+func (l *Loading) pace(r *record) {
+	if q := l.s.queues.get(text(r.lane.queueName)); q != nil || r.paced > l.s.now {
+		q = l.s.queueOf(r.lane)
+		q.nextGrant = max(q.nextGrant, r.paced)
+	}
+}
+
+// placeGrant places a grant whose leases came or went, or that came or was removed itself.
+func (l *Loading) placeGrant(note *grantNote) error {
+	switch there := l.grants[note.number] == note; {
+	case there && note.left == 0:
+		return fmt.Errorf("grant %d has no lease", note.number)
+	case there:
+		note.written = true
 		slices.SortFunc(note.entries, func(a, b grantEntry) int { return cmp.Compare(a.fence, b.fence) })
-		s.grants.add(note)
+		l.s.grants.set(note)
+	case note.left > 0:
+		return fmt.Errorf("there is no grant %d", note.number)
 	}
 	return nil
 }

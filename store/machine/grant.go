@@ -53,15 +53,20 @@ func (s *Shard) detach(r *record) {
 	if l.byHand != "" && l.lockedUntil > s.now {
 		s.setStray(r.id(), strayLock{value: l.byHand, until: l.lockedUntil})
 	}
-	h := l.note.holder
+	s.release(r)
+	s.leaseEnded(l.note)
+	r.lease = nil
+}
+
+// release takes a lease from those of its collector and of its queue.
+func (s *Shard) release(r *record) {
+	l, h := r.lease, r.lease.note.holder
 	end := len(h.held) - 1
 	last := h.held[end] // gets its place
 	h.held[l.heldAt], last.lease.heldAt = last, l.heldAt
 	h.held[end], h.held = nil, h.held[:end]
 	s.dropIdleHolder(h)
-	s.leaseEnded(l.note)
 	s.queueOf(r.lane).inFlight--
-	r.lease = nil
 }
 
 // leaseEnded records that a lease of a grant has ended. With the last one the note ends, and the client token counts as

@@ -7,25 +7,57 @@ import (
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
-// Loading makes a shard of its items. It has those that others name: one that was named and did not come yet is not written.
+// Loading makes a shard of its items. It has those that others name, which may come later.
 type Loading struct {
 	s       *Shard
-	lanes   map[int64]*lane
-	sources map[string]*source // by their numbers, as text
+	lanes   map[int64]*lane    // without a source: it did not come yet
+	sources map[string]*source // by their numbers, as text; one that is not written did not come yet
 	grants  map[uint64]*grantNote
-	queues  map[string]*queue
 	rules   map[string]string // the pattern by the name of the settings
 	dropped map[*lane]bool
-	spare   *record // one that became an ended task
+	spare   *record // one that became an ended task, or was removed
 	follows bool    // the first shard has its settings
+
+	// warm: what was read stands in its place ([Loading.Warm]), but for what is in the lists that follow.
+	warm         bool
+	placeSources unplaced[*source]
+	placeLanes   unplaced[*lane]
+	placeTasks   unplaced[*record] // only while it is warm
+	placeGrants  unplaced[*grantNote]
 }
 
 // NewLoading begins to load a shard, which is new.
 func NewLoading(s *Shard) *Loading {
 	return &Loading{
 		s: s, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
-		queues: make(map[string]*queue), rules: make(map[string]string), dropped: make(map[*lane]bool),
+		rules: make(map[string]string), dropped: make(map[*lane]bool),
 	}
+}
+
+// unplaced are items of a kind that are to be placed. An item of a group may name one that stands behind it.
+type unplaced[K kept] []K
+
+// add adds an item, once.
+func (u *unplaced[K]) add(k K) {
+	if m := k.marked(); !m.noted {
+		m.noted = true
+		*u = append(*u, k)
+	}
+}
+
+// each places those that were not removed since.
+func (u *unplaced[K]) each(place func(K) error) error {
+	for _, k := range *u {
+		if m := k.marked(); m.noted {
+			m.noted = false
+			if err := place(k); err != nil {
+				return err
+			}
+		}
+	}
+	clear(*u)
+	*u = (*u)[:0]
+	return nil
 }
 
 // lane is the lane of that number, which may come later.
@@ -62,7 +94,9 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 	var of kept
 	switch kind {
 	case codec.Shard:
+		s.counts[dispatch.StateDone] -= s.forgottenDone
 		headFields(c, s)
+		s.counts[dispatch.StateDone] += s.forgottenDone
 	case codec.Setting:
 		var name, pattern string
 		settingFields(c, &name, &pattern)
@@ -78,58 +112,30 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 		strayFields(c, &id, &lock)
 		s.setStray(dispatch.TaskID(id), lock)
 	case codec.Source:
-		var name string
-		codec.Text(c, 1, &name)
-		src := l.source(name)
-		c.Part(2, false, func(c *codec.Codec) { sourceFields(c, src) })
-		c.Part(3, false, func(c *codec.Codec) { sourceCounts(c, src) })
-		src.written, of = true, src
+		of = l.readSource(c)
 	case codec.Queue:
-		q := new(queue)
-		queueFields(c, q, 0)
-		l.queues[q.name], of = q, q
+		of = l.readQueue(c)
 	case codec.Lane:
-		var number int64
-		var source, queueName string
-		var dropped bool
-		laneFields(c, &number, &source, &queueName, &dropped)
-		found := l.lane(number)
-		found.source, found.queueName = l.source(source), queueName
-		found.slot = uint16(dispatch.SlotOf(queueName))
-		if found.written, of = true, found; dropped {
-			l.dropped[found] = true
-		}
+		of = l.readLane(c)
 	case codec.Holder:
-		h := new(holder)
-		holderFields(c, h)
-		s.holders.remove(h.key())
-		s.holders.add(h)
-		of = h
+		of = l.readHolder(c)
 	case codec.Grant:
-		var n grantNote
-		var collector string
-		grantFields(c, &n, &collector)
-		note := l.grant(n.number)
-		note.clientToken, note.session, note.holder = n.clientToken, n.session, &holder{collector: collector}
-		note.digest = dispatch.HolderDigest(collector, n.clientToken)
-		note.written, of = true, note
+		of = l.readGrant(c)
 	case codec.Used:
 		var step int64
 		var digest uint64
 		usedFields(c, &step, &digest)
 		s.useToken(step, digest)
 	case codec.Task:
-		of = l.task(c)
+		of = l.readTask(c)
 	default:
 		c.Failf("there is no such kind")
 	}
 	unknown, err := c.End()
 	switch {
 	case err != nil || len(unknown) == 0:
-		if r, ok := of.(*record); ok && r.over() && s.unknown[r] == nil {
-			s.records.remove(r.hash)
-			s.ended.add(r.ended())
-			l.spare = r
+		if r, ok := of.(*record); ok && !l.warm && l.over(r) {
+			l.end(r)
 		}
 	case of == nil:
 		return codec.ErrUnknown
@@ -143,6 +149,90 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 		maps.Copy(s.unknown[of], unknown)
 	}
 	return err
+}
+
+func (l *Loading) readSource(c *codec.Codec) *source {
+	var name string
+	codec.Text(c, 1, &name)
+	src := l.source(name)
+	if l.s.sources.get(src.key()) == src { // it is placed, and comes again
+		l.s.sources.remove(src.key())
+		l.s.forgetSources.Remove(src.forgetAt, src)
+	}
+	src.counts[dispatch.StateDone] -= src.forgottenDone
+	c.Part(2, false, func(c *codec.Codec) { sourceFields(c, src) })
+	c.Part(3, false, func(c *codec.Codec) { sourceCounts(c, src) })
+	src.counts[dispatch.StateDone] += src.forgottenDone
+	src.written = true
+	l.placeSources.add(src)
+	return src
+}
+
+// readQueue takes what is kept of a queue, which may have tasks.
+func (l *Loading) readQueue(c *codec.Codec) *queue {
+	var read queue
+	queueFields(c, &read, 0)
+	q := l.s.queues.get(text(read.name))
+	if q == nil {
+		q = &queue{name: read.name}
+		l.s.addQueue(q)
+	}
+	l.gates(q, &read)
+	delete(l.s.unknown, q)
+	q.written = true
+	return q
+}
+
+// gates gives a queue the gates that were read. The next grant of one that is warm is never lowered: see [Loading.pace].
+func (l *Loading) gates(q, read *queue) {
+	q.blocked, q.asked, q.trouble = read.blocked, read.asked, read.trouble
+	if !l.warm || read.nextGrant > q.nextGrant {
+		q.nextGrant = read.nextGrant
+	}
+}
+
+// readLane reads a lane, of which only whether it was dropped changes.
+func (l *Loading) readLane(c *codec.Codec) *lane {
+	var number int64
+	var source, queueName string
+	var dropped bool
+	laneFields(c, &number, &source, &queueName, &dropped)
+	found := l.lane(number)
+	if !found.written {
+		found.source, found.queueName = l.source(source), queueName
+		found.slot = uint16(dispatch.SlotOf(queueName))
+	}
+	if dropped {
+		l.dropped[found] = true
+	}
+	l.placeLanes.add(found)
+	return found
+}
+
+// readHolder takes what is kept of a collector, which may hold leases.
+func (l *Loading) readHolder(c *codec.Codec) *holder {
+	var read holder
+	holderFields(c, &read)
+	h := l.s.holder(read.collector)
+	delete(l.s.unknown, h)
+	l.s.forgetMarks.Remove(h.markedUntil, h)
+	h.keep, h.markedUntil, h.written = read.keep, read.markedUntil, true
+	l.s.forgetMarks.Insert(h.markedUntil, h)
+	return h
+}
+
+// readGrant reads a grant, which never changes.
+func (l *Loading) readGrant(c *codec.Codec) *grantNote {
+	var read grantNote
+	var collector string
+	grantFields(c, &read, &collector)
+	note := l.grant(read.number)
+	if !note.written {
+		note.clientToken, note.session, note.holder = read.clientToken, read.session, &holder{collector: collector}
+		note.digest = dispatch.HolderDigest(collector, read.clientToken)
+	}
+	l.placeGrants.add(note)
+	return note
 }
 
 // LoadedTask is a task that was read, and is in no shard yet.
@@ -182,7 +272,7 @@ func (l *Loading) Take(t *LoadedTask, fields []byte) error {
 	if t.err != nil {
 		return t.err
 	}
-	if t.unknown || l.s.records.get(r.hash) != nil || l.s.ended.get(r.hash).hash == r.hash {
+	if t.unknown || l.warm || l.s.records.get(r.hash) != nil || l.s.ended.get(r.hash).hash == r.hash {
 		return l.Read(codec.Task, codec.Reader(fields))
 	}
 	l.name(r, t)
@@ -205,50 +295,89 @@ func (l *Loading) name(r *record, t *LoadedTask) {
 	}
 }
 
-// task takes a task, or the parts of it that have changed.
-func (l *Loading) task(c *codec.Codec) *record {
+// readTask takes a task, or the parts of it that have changed.
+func (l *Loading) readTask(c *codec.Codec) *record {
 	var hash taskHash
-	c.Key(1, (*[16]byte)(&hash))
-	r := l.s.records.get(hash)
+	if c.Key(1, (*[16]byte)(&hash)); hash == (taskHash{}) {
+		c.Failf("it has no id")
+	}
+	r := l.lifted(hash)
 	if r == nil {
-		if r, l.spare = l.spare, nil; r == nil {
-			r = new(record)
-		}
-		if e := l.s.ended.get(hash); e.hash == hash {
-			l.s.ended.remove(hash)
-			e.record(r)
-			r.stands, r.counted = inNone, dispatch.StateUnknown
-		} else {
-			*r = record{hash: hash}
-		}
+		r = l.room()
+		*r = record{hash: hash}
 		l.s.records.add(r)
 	}
 	var t LoadedTask
 	t.parts(c, r)
-	l.name(r, &t)
+	if l.name(r, &t); l.warm {
+		l.placeTasks.add(r)
+	}
 	return r
+}
+
+// room is a record to use.
+func (l *Loading) room() *record {
+	r := l.spare
+	if l.spare = nil; r == nil {
+		r = new(record)
+	}
+	return r
+}
+
+// lifted is the record of a task that changes or is removed, which stands nowhere; nil: there is none.
+func (l *Loading) lifted(hash taskHash) *record {
+	s := l.s
+	r := s.records.get(hash)
+	if r == nil {
+		e := s.ended.get(hash)
+		if e.lane == nil {
+			return nil
+		}
+		s.ended.remove(hash)
+		r = e.record(l.room())
+		if r.stands = inNone; !l.warm { // ended tasks are not counted yet
+			r.counted = dispatch.StateUnknown
+		}
+		s.records.add(r)
+	}
+	if r.counted != dispatch.StateUnknown { // else it was not placed, or was lifted
+		l.lift(r)
+	}
+	return r
+}
+
+// over reports whether a record that was read can be kept as an ended task.
+func (l *Loading) over(r *record) bool { return r.over() && l.s.unknown[r] == nil }
+
+// end makes an ended task of a record.
+func (l *Loading) end(r *record) {
+	l.s.records.remove(r.hash)
+	l.s.ended.add(r.ended())
+	l.spare = r
 }
 
 // Remove takes the removal of an item.
 func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 	s, name := l.s, ""
-	if kind == codec.Grant {
+	switch kind {
+	case codec.Grant:
 		var number uint64
 		codec.Uint(c, 1, &number)
-		delete(l.grants, number)
+		l.removeGrant(number)
 		return
-	}
-	if kind == codec.Used {
+	case codec.Used:
 		var step int64
 		codec.Int(c, 1, &step)
 		delete(s.used, step)
 		return
-	}
-	if kind == codec.Task {
+	case codec.Task:
 		var hash taskHash
 		c.Key(1, (*[16]byte)(&hash))
-		s.records.remove(hash)
-		s.ended.remove(hash)
+		if r := l.lifted(hash); r != nil {
+			s.records.remove(hash)
+			delete(s.unknown, r)
+			r.noted, l.spare = false, r
+		}
 		return
 	}
 	switch codec.Text(c, 1, &name); kind {
@@ -259,10 +388,36 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 	case codec.Stray:
 		s.dropStray(dispatch.TaskID(name))
 	case codec.Queue:
-		delete(l.queues, name)
+		if q := s.queues.get(text(name)); q != nil { // it may have tasks
+			l.gates(q, new(queue))
+			delete(s.unknown, q)
+			q.written = false
+		}
 	case codec.Holder:
-		s.holders.remove(text(name))
+		if h := s.holders.get(text(name)); h != nil {
+			s.unmark(h)
+			delete(s.unknown, h)
+			h.written = false
+		}
 	default:
 		c.Failf("nothing of that kind is removed")
 	}
+}
+
+// removeGrant removes a grant, whose leases have ended or are about to.
+func (l *Loading) removeGrant(number uint64) {
+	note := l.grants[number]
+	if note == nil {
+		return
+	}
+	delete(l.grants, number)
+	if note.written && l.s.grants.get(note.key()) == note {
+		l.s.grants.remove(note.key())
+	}
+	l.placeGrants.add(note)
+}
+
+// unused reports whether nothing is kept of a queue, in itself or by its tasks.
+func (l *Loading) unused(q *queue) bool {
+	return !q.written && q.waiting == 0 && q.inFlight == 0 && q.nextGrant <= l.s.now
 }

@@ -137,15 +137,20 @@ func (s *Shard) laneTime(l *lane) int64 {
 // placing the lane, and so touches it not. One moves in any case: a lane that can
 // be picked has a head.
 func (s *Shard) promoteLane(l *lane) {
-	for range max(1, min(promotions, maxPromoted-s.promoted)) {
+	s.promoted += s.promote(l, max(1, min(promotions, maxPromoted-s.promoted)))
+}
+
+// promote moves at most limit tasks of lane later that are due to lane ready, and returns how many.
+func (s *Shard) promote(l *lane, limit int) (moved int) {
+	for ; moved < limit; moved++ {
 		head, ok := l.later.First()
 		if !ok || head.Score>>5 > s.now {
-			return
+			break
 		}
-		s.promoted++
 		s.leave(head.Value)
 		s.enterLane(head.Value)
 	}
+	return moved
 }
 
 // band is the lane's with that head.

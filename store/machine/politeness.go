@@ -187,14 +187,18 @@ func (s *Shard) closeWhenEmpty(q *queue) {
 		for qp := range q.parts() {
 			s.moveQueue(qp, place{})
 		}
-		q.gone = true
-		s.queues.remove(q.key())
-		s.queueNames.Remove(0, namedQueue{q})
+		s.removeQueue(q)
 		s.removed(q)
 	case kept != ms.Infinite:
 		q.idleUntil = kept
 		s.idleQueues.Insert(kept, q)
 	}
+}
+
+func (s *Shard) removeQueue(q *queue) {
+	q.gone = true
+	s.queues.remove(q.key())
+	s.queueNames.Remove(0, namedQueue{q})
 }
 
 // closeIdleQueues deletes at most limit queues that only a gate kept.

@@ -65,8 +65,12 @@ func (s *Shard) wasAway(away int64) {
 	}
 }
 
-// Start gives leases grace for the time that nobody swept.
-func (s *Shard) Start(away time.Duration) {
+// Start gives leases grace for the time that nobody swept. A takeover is no outage, but nothing expires for as long as it took (P11):
+// since then nobody could renew a lease, or zero.
+func (s *Shard) Start(away time.Duration, since time.Time) {
+	if gap := s.now - ms.Of(since); !since.IsZero() && gap > 0 && s.leases.Len() > 0 {
+		s.graceUntil = max(s.graceUntil, s.now+min(gap, ms.Span(dispatch.OutageGrace)))
+	}
 	s.wasAway(ms.Span(away))
 	s.sweptAt = 0 // the first sweep does not count the same outage
 }

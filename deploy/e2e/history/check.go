@@ -193,6 +193,23 @@ func (h *History) ReplayHarmless() []Violation {
 	return found
 }
 
+// RenewedInTime checks of P11 that no lease renewed in time is lost: no beat that went out while its lease stood for sure was answered
+// that the lease is gone, unless that was reported, revoked or replaced.
+func (h *History) RenewedInTime() []Violation {
+	var found []Violation
+	for _, e := range h.Events {
+		l := h.leases[e.Token]
+		if l == nil || e.Kind != Lost || strings.HasSuffix(e.Code, "REVOKED") || strings.HasSuffix(e.Code, "COLLECTOR_REPLACED") {
+			continue
+		}
+		reported := l.reportSent != 0 && l.reportSent < e.Time
+		if left := l.until - e.Sent; left > clockSlack && !reported {
+			found = append(found, violationf("P11: %s was lost (%s), though it was renewed %v before its end", l.token, e.Code, duration(left)))
+		}
+	}
+	return found
+}
+
 // Summary is what a history holds, for people.
 type Summary struct {
 	Leases, Tasks      int

@@ -56,6 +56,9 @@ func TestHistory_Checks(t *testing.T) {
 	renewed := history.Event{
 		Kind: history.Renewed, Time: 3001 * ms, Sent: 3000 * ms, Collector: "a", Task: "t", Token: lost.Token, Duration: 3000 * ms,
 	}
+	gone := func(sent int64, reason string) history.Event {
+		return history.Event{Kind: history.Lost, Time: sent + ms, Sent: sent, Collector: "a", Task: "t", Token: lost.Token, Code: "LOST_REASON_" + reason}
+	}
 	for _, c := range []struct {
 		name   string
 		events []history.Event
@@ -78,13 +81,17 @@ func TestHistory_Checks(t *testing.T) {
 		{"one fence twice", slices.Concat(done("a", "t", "q", "1", 1000*ms, 100*ms), done("b", "u", "r", "2", 1000*ms, 100*ms)), []string{"P4"}},
 		{"a fence that falls", []history.Event{late, sent(2400 * ms), stale}, []string{"P4"}},
 		{"a lower fence of a fetch repeated", []history.Event{late, sent(800 * ms), sent(2400 * ms), stale}, nil},
+		{"renewed after the deadline", []history.Event{lost, gone(4001*ms, "EXPIRED")}, nil},
+		{"renewed in time, and gone", []history.Event{lost, gone(3900*ms, "EXPIRED")}, []string{"P11"}},
+		{"renewed in time, and revoked", []history.Event{lost, gone(3900*ms, "REVOKED")}, nil},
+		{"renewed when it was reported", slices.Concat(reported(lost, 3850*ms, history.Succeeded, history.OK), []history.Event{lost, gone(3900*ms, "SETTLED")}), nil},
 		{"too soon", slices.Concat(done("a", "t", "q", "1", 1000*ms, 100*ms), done("b", "u", "q", "2", 1049*ms, 100*ms)), []string{"P6"}},
 		{"too many", slices.Concat(done("a", "t", "q", "1", 1000*ms, 500*ms), done("b", "u", "q", "2", 1050*ms, 500*ms), done("b", "v", "q", "3", 1100*ms, 500*ms)), []string{"P6"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := history.New(c.events)
-			found := slices.Concat(h.OneHolder(), h.StaleRefused(), h.FencesRise(func(string) int { return 0 }), h.Polite(50*time.Millisecond, 2), h.ReplayHarmless())
+			found := slices.Concat(h.OneHolder(), h.StaleRefused(), h.FencesRise(func(string) int { return 0 }), h.Polite(50*time.Millisecond, 2), h.ReplayHarmless(), h.RenewedInTime())
 			var broken []string
 			for _, v := range found {
 				promise, _, _ := strings.Cut(string(v), ":")

@@ -33,6 +33,7 @@ const (
 	Lost       Kind = "lost"        // a beat sent at Sent was answered: the lease is gone; Code says why
 	ReportSent Kind = "report_sent" // a report goes out; Code is its outcome
 	Reported   Kind = "reported"    // a report was answered; Code is the answer's
+	Failed     Kind = "failed"      // a call was answered with an error; Code is its method, code and reason
 )
 
 // Codes of Ended, ReportSent and Reported that the checks know.
@@ -217,6 +218,6 @@ func (l *lease) note(e Event) {
 			l.oks++
 		}
 		l.accepted = l.accepted || e.Code == OK || e.Code == AlreadyReported
-	case Began, FetchSent, Started, Ended, Lost:
+	case Began, FetchSent, Started, Ended, Lost, Failed:
 	}
 }

@@ -2,10 +2,13 @@ package history
 
 import (
 	"context"
+	"path"
 	"sync"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -29,6 +32,7 @@ func (l *Log) unary(ctx context.Context, method string, req, reply any, conn *gr
 	}
 	sent := Now()
 	if err := invoke(ctx, method, req, reply, conn, opts...); err != nil {
+		l.Add(Event{Kind: Failed, Sent: sent, Code: path.Base(method) + " " + status.Code(err).String() + " " + reason(err)})
 		return err
 	}
 	switch r := req.(type) {
@@ -49,6 +53,16 @@ func (l *Log) unary(ctx context.Context, method string, req, reply any, conn *gr
 		}
 	}
 	return nil
+}
+
+// reason is the reason that an error gives; empty: it gives none.
+func reason(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			return info.GetReason()
+		}
+	}
+	return ""
 }
 
 func (l *Log) fetched(sent int64, r *pb.FetchTaskRequest, answer *pb.FetchTaskResponse) {

@@ -31,7 +31,8 @@ const (
 	FindingKind_FINDING_KIND_UNSPECIFIED FindingKind = 0
 	// The dispatcher that answered is about to stop.
 	FindingKind_FINDING_KIND_DISPATCHER FindingKind = 1
-	// The store is full, slow, or was away; it or some of its shards have no owner, or the owner could not renew its term.
+	// The store is full, slow, or was away; it or some of its shards have no owner, or no standby although another dispatcher is there;
+	// the owner changed often, could not renew its term, or wrote what was refused.
 	FindingKind_FINDING_KIND_STORE FindingKind = 2
 	// A hold stops something, or all seeds of a source are canceled. Somebody wanted that.
 	FindingKind_FINDING_KIND_HELD FindingKind = 3
@@ -429,9 +430,27 @@ type Ownership struct {
 	ItemsDeleted int64 `protobuf:"varint,19,opt,name=items_deleted,json=itemsDeleted,proto3" json:"items_deleted,omitempty"`
 	// Changes of tasks that owners before this dispatcher had kept, so far as it saw, and that were gone when it loaded the store: a
 	// failover has lost them together with their owner.
-	LostTasks     int64 `protobuf:"varint,20,opt,name=lost_tasks,json=lostTasks,proto3" json:"lost_tasks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LostTasks int64 `protobuf:"varint,20,opt,name=lost_tasks,json=lostTasks,proto3" json:"lost_tasks,omitempty"`
+	// The name of the dispatcher that has the first shard in memory too, and takes over within a second when the owner dies; empty:
+	// there is none, and a takeover loads the store first.
+	Standby string `protobuf:"bytes,21,opt,name=standby,proto3" json:"standby,omitempty"`
+	// How many shards of the dispatcher that answered have no standby. 0 if it is not the owner.
+	ShardsWithoutStandby int32 `protobuf:"varint,22,opt,name=shards_without_standby,json=shardsWithoutStandby,proto3" json:"shards_without_standby,omitempty"`
+	// How long a shard of the owner has had no standby although another dispatcher is there, the longest of all. Zero or absent: each
+	// has one, or no other dispatcher is known.
+	WithoutStandbyDuration *durationpb.Duration `protobuf:"bytes,23,opt,name=without_standby_duration,json=withoutStandbyDuration,proto3" json:"without_standby_duration,omitempty"`
+	// Shards that this dispatcher has taken over as a standby whose owner had died.
+	TakeoversForced int64 `protobuf:"varint,24,opt,name=takeovers_forced,json=takeoversForced,proto3" json:"takeovers_forced,omitempty"`
+	// Shards that it had in memory when it acquired them.
+	TakeoversWarm int64 `protobuf:"varint,25,opt,name=takeovers_warm,json=takeoversWarm,proto3" json:"takeovers_warm,omitempty"`
+	// Shards that it had to load when it acquired them.
+	TakeoversLoaded int64 `protobuf:"varint,26,opt,name=takeovers_loaded,json=takeoversLoaded,proto3" json:"takeovers_loaded,omitempty"`
+	// Of `changes`, those of the last 10 minutes.
+	RecentChanges int64 `protobuf:"varint,27,opt,name=recent_changes,json=recentChanges,proto3" json:"recent_changes,omitempty"`
+	// When the last of `groups_refused` was refused, by the store's clock. Absent: none was.
+	LastRefusedTime *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=last_refused_time,json=lastRefusedTime,proto3" json:"last_refused_time,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Ownership) Reset() {
@@ -602,6 +621,62 @@ func (x *Ownership) GetLostTasks() int64 {
 		return x.LostTasks
 	}
 	return 0
+}
+
+func (x *Ownership) GetStandby() string {
+	if x != nil {
+		return x.Standby
+	}
+	return ""
+}
+
+func (x *Ownership) GetShardsWithoutStandby() int32 {
+	if x != nil {
+		return x.ShardsWithoutStandby
+	}
+	return 0
+}
+
+func (x *Ownership) GetWithoutStandbyDuration() *durationpb.Duration {
+	if x != nil {
+		return x.WithoutStandbyDuration
+	}
+	return nil
+}
+
+func (x *Ownership) GetTakeoversForced() int64 {
+	if x != nil {
+		return x.TakeoversForced
+	}
+	return 0
+}
+
+func (x *Ownership) GetTakeoversWarm() int64 {
+	if x != nil {
+		return x.TakeoversWarm
+	}
+	return 0
+}
+
+func (x *Ownership) GetTakeoversLoaded() int64 {
+	if x != nil {
+		return x.TakeoversLoaded
+	}
+	return 0
+}
+
+func (x *Ownership) GetRecentChanges() int64 {
+	if x != nil {
+		return x.RecentChanges
+	}
+	return 0
+}
+
+func (x *Ownership) GetLastRefusedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastRefusedTime
+	}
+	return nil
 }
 
 // StoreCounters are counts since the store was created; they only rise.
@@ -2513,6 +2588,126 @@ func (x *ExplainAccessResponse) GetText() string {
 	return ""
 }
 
+// MoveOwnerRequest asks for another owner of the store.
+type MoveOwnerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the dispatcher that is to give the store up, as `Ownership.owner`. If another one owns the store by now, nothing is
+	// done: so a repeated call moves it once. At most 128 bytes. Empty: whoever owns it.
+	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Who does it, for the record; empty: the caller's address. At most 128 bytes.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, for the record. At most 1 KiB.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveOwnerRequest) Reset() {
+	*x = MoveOwnerRequest{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveOwnerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveOwnerRequest) ProtoMessage() {}
+
+func (x *MoveOwnerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveOwnerRequest.ProtoReflect.Descriptor instead.
+func (*MoveOwnerRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *MoveOwnerRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *MoveOwnerRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *MoveOwnerRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// MoveOwnerResponse names both dispatchers.
+type MoveOwnerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The dispatcher that gives the store up, or has done so.
+	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The dispatcher that takes the store over, or owns it by now.
+	Standby       string `protobuf:"bytes,2,opt,name=standby,proto3" json:"standby,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveOwnerResponse) Reset() {
+	*x = MoveOwnerResponse{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveOwnerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveOwnerResponse) ProtoMessage() {}
+
+func (x *MoveOwnerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveOwnerResponse.ProtoReflect.Descriptor instead.
+func (*MoveOwnerResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *MoveOwnerResponse) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *MoveOwnerResponse) GetStandby() string {
+	if x != nil {
+		return x.Standby
+	}
+	return ""
+}
+
 var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
@@ -2535,7 +2730,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x05grace\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
 	"\x05holds\x18\v \x01(\x03R\x05holds\x122\n" +
-	"\townership\x18\f \x01(\v2\x14.waggle.v1.OwnershipR\townership\"\xde\x06\n" +
+	"\townership\x18\f \x01(\v2\x14.waggle.v1.OwnershipR\townership\"\xef\t\n" +
 	"\tOwnership\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -2562,7 +2757,15 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x0fitems_rewritten\x18\x12 \x01(\x03R\x0eitemsRewritten\x12#\n" +
 	"\ritems_deleted\x18\x13 \x01(\x03R\fitemsDeleted\x12\x1d\n" +
 	"\n" +
-	"lost_tasks\x18\x14 \x01(\x03R\tlostTasks\"\xb2\x01\n" +
+	"lost_tasks\x18\x14 \x01(\x03R\tlostTasks\x12\x18\n" +
+	"\astandby\x18\x15 \x01(\tR\astandby\x124\n" +
+	"\x16shards_without_standby\x18\x16 \x01(\x05R\x14shardsWithoutStandby\x12S\n" +
+	"\x18without_standby_duration\x18\x17 \x01(\v2\x19.google.protobuf.DurationR\x16withoutStandbyDuration\x12)\n" +
+	"\x10takeovers_forced\x18\x18 \x01(\x03R\x0ftakeoversForced\x12%\n" +
+	"\x0etakeovers_warm\x18\x19 \x01(\x03R\rtakeoversWarm\x12)\n" +
+	"\x10takeovers_loaded\x18\x1a \x01(\x03R\x0ftakeoversLoaded\x12%\n" +
+	"\x0erecent_changes\x18\x1b \x01(\x03R\rrecentChanges\x12F\n" +
+	"\x11last_refused_time\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\x0flastRefusedTime\"\xb2\x01\n" +
 	"\rStoreCounters\x12\x18\n" +
 	"\agranted\x18\x01 \x01(\x03R\agranted\x12\x18\n" +
 	"\asettled\x18\x02 \x01(\x03R\asettled\x12\x18\n" +
@@ -2699,7 +2902,14 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\"E\n" +
 	"\x15ExplainAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text*\x8c\x04\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"P\n" +
+	"\x10MoveOwnerRequest\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
+	"\x11MoveOwnerResponse\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
+	"\astandby\x18\x02 \x01(\tR\astandby*\x8c\x04\n" +
 	"\vFindingKind\x12\x1c\n" +
 	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FINDING_KIND_DISPATCHER\x10\x01\x12\x16\n" +
@@ -2728,7 +2938,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n" +
 	"\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n" +
 	"\x0eHELD_KIND_POOL\x10\x04\x12\x18\n" +
-	"\x14HELD_KIND_EVERYTHING\x10\x052\xde\x05\n" +
+	"\x14HELD_KIND_EVERYTHING\x10\x052\xa6\x06\n" +
 	"\fAdminService\x12C\n" +
 	"\bGetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n" +
 	"\n" +
@@ -2739,7 +2949,8 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponse\x12[\n" +
 	"\x10ListAuditEntries\x12\".waggle.v1.ListAuditEntriesRequest\x1a#.waggle.v1.ListAuditEntriesResponse\x12[\n" +
 	"\x10ReleaseCollector\x12\".waggle.v1.ReleaseCollectorRequest\x1a#.waggle.v1.ReleaseCollectorResponse\x12R\n" +
-	"\rExplainAccess\x12\x1f.waggle.v1.ExplainAccessRequest\x1a .waggle.v1.ExplainAccessResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\rExplainAccess\x12\x1f.waggle.v1.ExplainAccessRequest\x1a .waggle.v1.ExplainAccessResponse\x12F\n" +
+	"\tMoveOwner\x12\x1b.waggle.v1.MoveOwnerRequest\x1a\x1c.waggle.v1.MoveOwnerResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_admin_service_proto_rawDescOnce sync.Once
@@ -2754,7 +2965,7 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(FindingKind)(0),                 // 0: waggle.v1.FindingKind
 	(HeldKind)(0),                    // 1: waggle.v1.HeldKind
@@ -2786,89 +2997,95 @@ var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(*ReleaseCollectorResponse)(nil), // 27: waggle.v1.ReleaseCollectorResponse
 	(*ExplainAccessRequest)(nil),     // 28: waggle.v1.ExplainAccessRequest
 	(*ExplainAccessResponse)(nil),    // 29: waggle.v1.ExplainAccessResponse
-	(*TaskCounts)(nil),               // 30: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),      // 31: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
-	(*Filter)(nil),                   // 33: waggle.v1.Filter
-	(*LeaseHolder)(nil),              // 34: waggle.v1.LeaseHolder
-	(CollectorState)(0),              // 35: waggle.v1.CollectorState
-	(*Collector)(nil),                // 36: waggle.v1.Collector
-	(*TaskError)(nil),                // 37: waggle.v1.TaskError
-	(*Source)(nil),                   // 38: waggle.v1.Source
-	(*Hold)(nil),                     // 39: waggle.v1.Hold
-	(*Queue)(nil),                    // 40: waggle.v1.Queue
-	(*ReleasedTask)(nil),             // 41: waggle.v1.ReleasedTask
-	(GateKind)(0),                    // 42: waggle.v1.GateKind
-	(*Gate)(nil),                     // 43: waggle.v1.Gate
+	(*MoveOwnerRequest)(nil),         // 30: waggle.v1.MoveOwnerRequest
+	(*MoveOwnerResponse)(nil),        // 31: waggle.v1.MoveOwnerResponse
+	(*TaskCounts)(nil),               // 32: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
+	(*Filter)(nil),                   // 35: waggle.v1.Filter
+	(*LeaseHolder)(nil),              // 36: waggle.v1.LeaseHolder
+	(CollectorState)(0),              // 37: waggle.v1.CollectorState
+	(*Collector)(nil),                // 38: waggle.v1.Collector
+	(*TaskError)(nil),                // 39: waggle.v1.TaskError
+	(*Source)(nil),                   // 40: waggle.v1.Source
+	(*Hold)(nil),                     // 41: waggle.v1.Hold
+	(*Queue)(nil),                    // 42: waggle.v1.Queue
+	(*ReleasedTask)(nil),             // 43: waggle.v1.ReleasedTask
+	(GateKind)(0),                    // 44: waggle.v1.GateKind
+	(*Gate)(nil),                     // 45: waggle.v1.Gate
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	30, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	31, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	32, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	33, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
 	5,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
 	6,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
 	7,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	31, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
+	33, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
 	4,  // 6: waggle.v1.GetStatsResponse.ownership:type_name -> waggle.v1.Ownership
-	32, // 7: waggle.v1.Ownership.since_time:type_name -> google.protobuf.Timestamp
-	31, // 8: waggle.v1.Ownership.ownerless_duration:type_name -> google.protobuf.Duration
-	31, // 9: waggle.v1.Ownership.total_ownerless_duration:type_name -> google.protobuf.Duration
-	32, // 10: waggle.v1.Ownership.last_self_fence_time:type_name -> google.protobuf.Timestamp
-	31, // 11: waggle.v1.Ownership.group_duration:type_name -> google.protobuf.Duration
-	31, // 12: waggle.v1.Ownership.load_duration:type_name -> google.protobuf.Duration
-	32, // 13: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	31, // 14: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	33, // 15: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
-	10, // 16: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	34, // 17: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	33, // 18: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
-	35, // 19: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	36, // 20: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	19, // 21: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
-	31, // 22: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	37, // 23: waggle.v1.ExplainResponse.last_error:type_name -> waggle.v1.TaskError
-	17, // 24: waggle.v1.ListFindingsResponse.findings:type_name -> waggle.v1.Finding
-	32, // 25: waggle.v1.ListFindingsResponse.next_due_time:type_name -> google.protobuf.Timestamp
-	0,  // 26: waggle.v1.Finding.kind:type_name -> waggle.v1.FindingKind
-	32, // 27: waggle.v1.Finding.since_time:type_name -> google.protobuf.Timestamp
-	38, // 28: waggle.v1.Finding.source:type_name -> waggle.v1.Source
-	36, // 29: waggle.v1.Finding.collector:type_name -> waggle.v1.Collector
-	10, // 30: waggle.v1.Finding.lease:type_name -> waggle.v1.HeldLease
-	39, // 31: waggle.v1.Finding.hold:type_name -> waggle.v1.Hold
-	20, // 32: waggle.v1.Finding.pool:type_name -> waggle.v1.Pool
-	40, // 33: waggle.v1.Finding.queue:type_name -> waggle.v1.Queue
-	41, // 34: waggle.v1.Finding.task:type_name -> waggle.v1.ReleasedTask
-	18, // 35: waggle.v1.Finding.gates:type_name -> waggle.v1.GateCount
-	31, // 36: waggle.v1.Finding.max_hold:type_name -> google.protobuf.Duration
-	42, // 37: waggle.v1.GateCount.kind:type_name -> waggle.v1.GateKind
-	43, // 38: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
-	1,  // 39: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
-	39, // 40: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
-	20, // 41: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	32, // 42: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	23, // 43: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
-	2,  // 44: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	8,  // 45: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	11, // 46: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	13, // 47: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 48: waggle.v1.AdminService.ListFindings:input_type -> waggle.v1.ListFindingsRequest
-	21, // 49: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	24, // 50: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
-	26, // 51: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
-	28, // 52: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
-	3,  // 53: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	9,  // 54: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	12, // 55: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	14, // 56: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 57: waggle.v1.AdminService.ListFindings:output_type -> waggle.v1.ListFindingsResponse
-	22, // 58: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	25, // 59: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
-	27, // 60: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
-	29, // 61: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
-	53, // [53:62] is the sub-list for method output_type
-	44, // [44:53] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	34, // 7: waggle.v1.Ownership.since_time:type_name -> google.protobuf.Timestamp
+	33, // 8: waggle.v1.Ownership.ownerless_duration:type_name -> google.protobuf.Duration
+	33, // 9: waggle.v1.Ownership.total_ownerless_duration:type_name -> google.protobuf.Duration
+	34, // 10: waggle.v1.Ownership.last_self_fence_time:type_name -> google.protobuf.Timestamp
+	33, // 11: waggle.v1.Ownership.group_duration:type_name -> google.protobuf.Duration
+	33, // 12: waggle.v1.Ownership.load_duration:type_name -> google.protobuf.Duration
+	33, // 13: waggle.v1.Ownership.without_standby_duration:type_name -> google.protobuf.Duration
+	34, // 14: waggle.v1.Ownership.last_refused_time:type_name -> google.protobuf.Timestamp
+	34, // 15: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	33, // 16: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	35, // 17: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
+	10, // 18: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
+	36, // 19: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	35, // 20: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
+	37, // 21: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	38, // 22: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	19, // 23: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
+	33, // 24: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	39, // 25: waggle.v1.ExplainResponse.last_error:type_name -> waggle.v1.TaskError
+	17, // 26: waggle.v1.ListFindingsResponse.findings:type_name -> waggle.v1.Finding
+	34, // 27: waggle.v1.ListFindingsResponse.next_due_time:type_name -> google.protobuf.Timestamp
+	0,  // 28: waggle.v1.Finding.kind:type_name -> waggle.v1.FindingKind
+	34, // 29: waggle.v1.Finding.since_time:type_name -> google.protobuf.Timestamp
+	40, // 30: waggle.v1.Finding.source:type_name -> waggle.v1.Source
+	38, // 31: waggle.v1.Finding.collector:type_name -> waggle.v1.Collector
+	10, // 32: waggle.v1.Finding.lease:type_name -> waggle.v1.HeldLease
+	41, // 33: waggle.v1.Finding.hold:type_name -> waggle.v1.Hold
+	20, // 34: waggle.v1.Finding.pool:type_name -> waggle.v1.Pool
+	42, // 35: waggle.v1.Finding.queue:type_name -> waggle.v1.Queue
+	43, // 36: waggle.v1.Finding.task:type_name -> waggle.v1.ReleasedTask
+	18, // 37: waggle.v1.Finding.gates:type_name -> waggle.v1.GateCount
+	33, // 38: waggle.v1.Finding.max_hold:type_name -> google.protobuf.Duration
+	44, // 39: waggle.v1.GateCount.kind:type_name -> waggle.v1.GateKind
+	45, // 40: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
+	1,  // 41: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
+	41, // 42: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
+	20, // 43: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
+	34, // 44: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	23, // 45: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
+	2,  // 46: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	8,  // 47: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	11, // 48: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	13, // 49: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	15, // 50: waggle.v1.AdminService.ListFindings:input_type -> waggle.v1.ListFindingsRequest
+	21, // 51: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	24, // 52: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
+	26, // 53: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
+	28, // 54: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
+	30, // 55: waggle.v1.AdminService.MoveOwner:input_type -> waggle.v1.MoveOwnerRequest
+	3,  // 56: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	9,  // 57: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	12, // 58: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	14, // 59: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	16, // 60: waggle.v1.AdminService.ListFindings:output_type -> waggle.v1.ListFindingsResponse
+	22, // 61: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	25, // 62: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
+	27, // 63: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
+	29, // 64: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
+	31, // 65: waggle.v1.AdminService.MoveOwner:output_type -> waggle.v1.MoveOwnerResponse
+	56, // [56:66] is the sub-list for method output_type
+	46, // [46:56] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -2898,7 +3115,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

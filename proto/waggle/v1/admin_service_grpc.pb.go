@@ -28,6 +28,7 @@ const (
 	AdminService_ListAuditEntries_FullMethodName = "/waggle.v1.AdminService/ListAuditEntries"
 	AdminService_ReleaseCollector_FullMethodName = "/waggle.v1.AdminService/ReleaseCollector"
 	AdminService_ExplainAccess_FullMethodName    = "/waggle.v1.AdminService/ExplainAccess"
+	AdminService_MoveOwner_FullMethodName        = "/waggle.v1.AdminService/MoveOwner"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -83,6 +84,12 @@ type AdminServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD).
 	ExplainAccess(ctx context.Context, in *ExplainAccessRequest, opts ...grpc.CallOption) (*ExplainAccessResponse, error)
+	// MoveOwner gives the store from its owner to the standby, as before the owner is stopped. It answers once that has begun;
+	// GetStats shows who owns the store. Calls wait meanwhile, some 200 ms. Repeated with the same `owner`, it changes nothing more.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (NO_STANDBY),
+	// UNAVAILABLE (STORE_UNAVAILABLE): it may have begun, or not.
+	MoveOwner(ctx context.Context, in *MoveOwnerRequest, opts ...grpc.CallOption) (*MoveOwnerResponse, error)
 }
 
 type adminServiceClient struct {
@@ -183,6 +190,16 @@ func (c *adminServiceClient) ExplainAccess(ctx context.Context, in *ExplainAcces
 	return out, nil
 }
 
+func (c *adminServiceClient) MoveOwner(ctx context.Context, in *MoveOwnerRequest, opts ...grpc.CallOption) (*MoveOwnerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveOwnerResponse)
+	err := c.cc.Invoke(ctx, AdminService_MoveOwner_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -236,6 +253,12 @@ type AdminServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD).
 	ExplainAccess(context.Context, *ExplainAccessRequest) (*ExplainAccessResponse, error)
+	// MoveOwner gives the store from its owner to the standby, as before the owner is stopped. It answers once that has begun;
+	// GetStats shows who owns the store. Calls wait meanwhile, some 200 ms. Repeated with the same `owner`, it changes nothing more.
+	//
+	// Errors: INVALID_ARGUMENT (INVALID_FIELD), FAILED_PRECONDITION (NO_STANDBY),
+	// UNAVAILABLE (STORE_UNAVAILABLE): it may have begun, or not.
+	MoveOwner(context.Context, *MoveOwnerRequest) (*MoveOwnerResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -272,6 +295,9 @@ func (UnimplementedAdminServiceServer) ReleaseCollector(context.Context, *Releas
 }
 func (UnimplementedAdminServiceServer) ExplainAccess(context.Context, *ExplainAccessRequest) (*ExplainAccessResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainAccess not implemented")
+}
+func (UnimplementedAdminServiceServer) MoveOwner(context.Context, *MoveOwnerRequest) (*MoveOwnerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveOwner not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -456,6 +482,24 @@ func _AdminService_ExplainAccess_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_MoveOwner_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveOwnerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).MoveOwner(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_MoveOwner_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).MoveOwner(ctx, req.(*MoveOwnerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -498,6 +542,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExplainAccess",
 			Handler:    _AdminService_ExplainAccess_Handler,
+		},
+		{
+			MethodName: "MoveOwner",
+			Handler:    _AdminService_MoveOwner_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -71,6 +71,9 @@ const (
 	// RESOURCE_EXHAUSTED. The store is full: submits and grants are refused, renewals and reports continue. Repeat after
 	// RetryInfo. Metadata: none.
 	ErrorReason_ERROR_REASON_STORE_FULL ErrorReason = 51
+	// FAILED_PRECONDITION. The store stays with its owner: no other dispatcher has all of it in memory, or a store of this kind has
+	// no owner. Repeat when GetStats shows a standby and no shards without one. Metadata: owner, if there is one.
+	ErrorReason_ERROR_REASON_NO_STANDBY ErrorReason = 53
 	// RESOURCE_EXHAUSTED. Too many FetchTask calls wait already. Repeat after RetryInfo, preferably on another
 	// dispatcher. Metadata: limit; collector_id if it is the limit of one collector.
 	ErrorReason_ERROR_REASON_TOO_MANY_WAITERS ErrorReason = 60
@@ -114,6 +117,7 @@ var (
 		42: "ERROR_REASON_CLIENT_TOO_OLD",
 		50: "ERROR_REASON_STORE_UNAVAILABLE",
 		51: "ERROR_REASON_STORE_FULL",
+		53: "ERROR_REASON_NO_STANDBY",
 		60: "ERROR_REASON_TOO_MANY_WAITERS",
 		61: "ERROR_REASON_RATE_LIMITED",
 		62: "ERROR_REASON_DISPATCHER_DRAINING",
@@ -138,6 +142,7 @@ var (
 		"ERROR_REASON_CLIENT_TOO_OLD":       42,
 		"ERROR_REASON_STORE_UNAVAILABLE":    50,
 		"ERROR_REASON_STORE_FULL":           51,
+		"ERROR_REASON_NO_STANDBY":           53,
 		"ERROR_REASON_TOO_MANY_WAITERS":     60,
 		"ERROR_REASON_RATE_LIMITED":         61,
 		"ERROR_REASON_DISPATCHER_DRAINING":  62,
@@ -179,7 +184,7 @@ var File_waggle_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\xea\x05\n" +
+	"\x1cwaggle/v1/error_reason.proto\x12\twaggle.v1*\x87\x06\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12#\n" +
@@ -196,7 +201,8 @@ const file_waggle_v1_error_reason_proto_rawDesc = "" +
 	"\x1fERROR_REASON_COLLECTOR_REPLACED\x10)\x12\x1f\n" +
 	"\x1bERROR_REASON_CLIENT_TOO_OLD\x10*\x12\"\n" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x102\x12\x1b\n" +
-	"\x17ERROR_REASON_STORE_FULL\x103\x12!\n" +
+	"\x17ERROR_REASON_STORE_FULL\x103\x12\x1b\n" +
+	"\x17ERROR_REASON_NO_STANDBY\x105\x12!\n" +
 	"\x1dERROR_REASON_TOO_MANY_WAITERS\x10<\x12\x1d\n" +
 	"\x19ERROR_REASON_RATE_LIMITED\x10=\x12$\n" +
 	" ERROR_REASON_DISPATCHER_DRAINING\x10>\x12\x19\n" +

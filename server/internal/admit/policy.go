@@ -78,6 +78,7 @@ var policies = map[string]class{
 	pb.AdminService_ListAuditEntries_FullMethodName: classRead,
 	pb.AdminService_ReleaseCollector_FullMethodName: classSteer,
 	pb.AdminService_ExplainAccess_FullMethodName:    classRead,
+	pb.AdminService_MoveOwner_FullMethodName:        classSteer,
 
 	grpc_health_v1.Health_Check_FullMethodName: classProbe,
 	grpc_health_v1.Health_List_FullMethodName:  classProbe,

@@ -28,6 +28,8 @@ type Config struct {
 	Sender, Address string
 	Secret          []byte
 	TLS             bool
+	// Lasts: the connection is for one stream, which lasts as long as it can.
+	Lasts bool
 }
 
 // Link passes calls to one owner. It connects at the first call.
@@ -87,7 +89,7 @@ func (l *Link) connection() (*connection, error) {
 	}
 	conn, err := grpc.NewClient("passthrough:///"+l.cfg.Address,
 		grpc.WithTransportCredentials(creds), grpc.WithConnectParams(connecting), grpc.WithDisableServiceConfig(),
-		grpc.WithContextDialer(dial), grpc.WithAuthority("owner"), // by no proxy
+		grpc.WithContextDialer(Dial), grpc.WithAuthority("owner"), // by no proxy
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: aliveEach, Timeout: aliveWithin}),
@@ -105,8 +107,8 @@ func (l *Link) connection() (*connection, error) {
 	return c, nil
 }
 
-// dial connects to host:port, or unix:PATH.
-func dial(ctx context.Context, address string) (net.Conn, error) {
+// Dial connects to host:port, or unix:PATH, by no proxy.
+func Dial(ctx context.Context, address string) (net.Conn, error) {
 	if path, socket := strings.CutPrefix(address, "unix:"); socket {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
@@ -188,7 +190,9 @@ func (c *connection) open(ctx context.Context) (*outbox, error) {
 		return nil, errors.Join(err, context.Cause(whole))
 	}
 	out := &outbox{ctx: whole, end: end, out: newSender(stream), maxBytes: int(welcome.GetMaxBytes()), calls: make(map[uint64]*pending)}
-	if maxAge := welcome.GetMaxAge().AsDuration(); maxAge > 0 {
+	if c.link.cfg.Lasts {
+		out.alone = stream.Context().Done()
+	} else if maxAge := welcome.GetMaxAge().AsDuration(); maxAge > 0 {
 		time.AfterFunc(maxAge, func() { c.link.retire(c) })
 	}
 	go out.receive(stream)

@@ -17,7 +17,8 @@ type outbox struct {
 	end context.CancelCauseFunc
 	out *sender
 
-	maxBytes int // of a call
+	maxBytes int             // of a call
+	alone    <-chan struct{} // closed with the stream, of a link for one stream of a caller; nil: there are others
 
 	mu    sync.Mutex // guards what follows
 	last  uint64     // id of a call
@@ -48,12 +49,20 @@ func (o *outbox) receive(stream passStream) {
 	}
 }
 
-// deliver gives a stream its next message. One that nobody takes messages from is ended, so that others do not wait.
+// deliver gives a stream its next message. One that nobody takes messages from is ended, so that others do not wait; if there are none
+// then the owner waits.
 func (o *outbox) deliver(m *relaypb.Message) {
 	o.mu.Lock()
 	p := o.calls[m.GetId()]
 	o.mu.Unlock()
 	if p == nil || p.stream == nil {
+		return
+	}
+	if o.alone != nil {
+		select {
+		case p.stream <- m:
+		case <-o.alone:
+		}
 		return
 	}
 	select {

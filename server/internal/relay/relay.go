@@ -85,5 +85,8 @@ func (s *sender) send(gone <-chan struct{}, item any) error {
 	return s.stream.SendMsg(item)
 }
 
+// StandByMethod is the stream of a dispatcher that stands by for the owner. It is no method of the API.
+const StandByMethod = "/" + ServiceName + "/StandBy"
+
 // ServiceName is the name of the service that peers call.
 const ServiceName = "waggle.relay.v1.RelayService"

@@ -3,6 +3,7 @@ package wire
 import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -40,4 +41,17 @@ func ExplainAccess(req *pb.ExplainAccessRequest) error {
 	}
 	c.text("identity", req.GetIdentity(), bounds.MaxIdentityLength)
 	return c.err()
+}
+
+// MoveOwner checks a MoveOwnerRequest.
+func MoveOwner(req *pb.MoveOwnerRequest) error {
+	var c checks
+	c.text("owner", req.GetOwner(), bounds.MaxIDLength)
+	c.note(req)
+	return c.err()
+}
+
+// MoveOwnerResponse converts a move.
+func MoveOwnerResponse(m *operate.OwnerMove) *pb.MoveOwnerResponse {
+	return &pb.MoveOwnerResponse{Owner: m.From, Standby: m.To}
 }

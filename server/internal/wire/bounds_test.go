@@ -55,7 +55,7 @@ var fieldBounds = map[string]bound{
 	"LeaseBeat.task_id": text(4 << 20), "LeaseBeat.lease_token": text(4 << 20), // those that are none are answered as lost
 	"url": text(2 << 10), "key": text(2 << 10), "kind": text(128), "display_name": text(256), "name": form(`[a-z0-9._-]{0,64}`),
 	"version": text(128), "hostname": text(253), "by": text(128), "reason": text(1 << 10), "message": text(1 << 10),
-	"ListAuditEntriesRequest.by": text(256), "method": text(256), "identity": text(256),
+	"ListAuditEntriesRequest.by": text(256), "method": text(256), "identity": text(256), "owner": text(128),
 	"cursor": text(64 << 10), "memo": text(4 << 10), "payload": text(256 << 10), "etag": text(128), "page_token": text(8 << 10),
 	"cron": text(256), "time_zone": text(128), "include": text(1 << 10).times(256), "exclude": text(1 << 10).times(256),
 	"labels": text(64 * 256).times(64), "collector_labels": text(16 * 256).times(16), "metadata": text(8 << 10).times(8 << 10),

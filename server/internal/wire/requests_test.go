@@ -130,6 +130,7 @@ func readers() []reader {
 		lists(wire.ListAuditEntries),
 		reads(wire.ReleaseCollector),
 		reads(wire.ExplainAccess),
+		reads(wire.MoveOwner),
 		reads(func(*pb.ListFindingsRequest) error { return nil }),
 	}
 }

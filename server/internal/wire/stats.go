@@ -34,6 +34,9 @@ func toOwnership(o *dispatch.Ownership) *pb.Ownership {
 		Groups: o.Groups, GroupBytes: o.GroupBytes, GroupDuration: toDuration(o.GroupTime), GroupsRefused: o.Refused,
 		LoadDuration: toDuration(o.LoadTime), ItemsLoaded: o.LoadedItems,
 		ItemsRewritten: o.Rewritten, ItemsDeleted: o.Deleted, LostTasks: o.LostTasks,
+		Standby: o.Standby, ShardsWithoutStandby: int32(o.WithoutStandby), WithoutStandbyDuration: toDuration(o.WithoutStandbyFor),
+		TakeoversForced: o.Forced, TakeoversWarm: o.Warm, TakeoversLoaded: o.Loaded,
+		RecentChanges: o.RecentChanges, LastRefusedTime: toTime(o.RefusedAt),
 	}
 	for _, shard := range o.Away {
 		out.AwayShards = append(out.AwayShards, int32(shard))

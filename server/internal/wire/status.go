@@ -31,8 +31,9 @@ const errorDomain = "waggle"
 
 // How long callers are asked to wait before they repeat a call.
 const (
-	retrySoon = time.Second
-	retryFull = 5 * time.Second // a store that is full
+	retrySoon      = time.Second
+	retryElsewhere = 10 * time.Millisecond // another dispatcher takes the call
+	retryFull      = 5 * time.Second       // a store that is full
 )
 
 // ErrDraining is a call that this dispatcher no longer takes because it shuts down. Another dispatcher takes it.
@@ -60,10 +61,11 @@ var errorTable = [...]errorKind{
 	{dispatch.ErrLeaseLost, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_LEASE_LOST, 0},
 	{dispatch.ErrCollectorReplaced, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED, 0},
 	{dispatch.ErrCollectorBound, codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_COLLECTOR_BOUND, 0},
+	{dispatch.ErrNoStandby, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_NO_STANDBY, 0},
 	{dispatch.ErrStoreFull, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_STORE_FULL, retryFull},
 	{dispatch.ErrStoreUnavailable, codes.Unavailable, pb.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, retrySoon},
 	{dispatch.ErrTooManyWaiters, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_TOO_MANY_WAITERS, retrySoon},
-	{ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DISPATCHER_DRAINING, retrySoon},
+	{ErrDraining, codes.Unavailable, pb.ErrorReason_ERROR_REASON_DISPATCHER_DRAINING, retryElsewhere},
 }
 
 // kindOf finds err in the table; nil when it is not in it.

@@ -275,7 +275,7 @@ func (o *owner) refused(want error) {
 	if err := o.put(o.t.Context(), 0, kept{"late": "q"}); !errors.Is(err, want) {
 		o.t.Errorf("a group is kept, or refused by %v; want %v", err, want)
 	}
-	if until, err := o.Until(0); err == nil && (until.IsZero() || time.Until(until) > 0) {
+	if until, err := o.Until(o.t.Context(), 0); err == nil && (until.IsZero() || time.Until(until) > 0) {
 		o.t.Errorf("reads may be answered until %v", until)
 	}
 }
@@ -318,7 +318,7 @@ func afterRelease(t *testing.T, p Place) {
 	if second.term.Away > time.Minute {
 		t.Errorf("nobody owned the store for %v", second.term.Away)
 	}
-	if until, err := second.Until(0); err != nil || !until.IsZero() && time.Until(until) <= 0 {
+	if until, err := second.Until(t.Context(), 0); err != nil || !until.IsZero() && time.Until(until) <= 0 {
 		t.Errorf("reads may be answered until %v, %v", until, err)
 	}
 	second.mustRelease() // without a group, as if what was loaded did not fit together

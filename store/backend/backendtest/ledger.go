@@ -113,7 +113,7 @@ func (t *term) owned() error {
 }
 
 // Until implements [backend.Backend].
-func (t *term) Until(int) (time.Time, error) {
+func (t *term) Until(context.Context, int) (time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return time.Time{}, t.owned()

@@ -242,7 +242,7 @@ func (c commit) Wait(ctx context.Context) error { return storeError(c.Commit.Wai
 const checkEach = time.Second
 
 // Until implements [backend.Backend]: there is no limit while the log is good and the directory has its path.
-func (b *Backend) Until(int) (time.Time, error) {
+func (b *Backend) Until(context.Context, int) (time.Time, error) {
 	now, last := time.Now().UnixNano(), b.checked.Load()
 	if age := now - last; (age < 0 || age >= int64(checkEach)) && b.checked.CompareAndSwap(last, now) {
 		if err := b.lock.Check(); err != nil {

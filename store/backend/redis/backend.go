@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -34,6 +35,14 @@ type Backend struct {
 	first  latch // shard 0 was acquired
 	loaded latch // and loaded
 	over   latch // nothing is kept or answered any more
+	moving latch // the store is to be handed over
+	handed latch // and was, or cannot be
+
+	feeding   chan struct{} // has a value while a dispatcher stands by
+	followed  chan struct{} // has a value if another owner was seen
+	stood     latch         // this dispatcher does not stand by any more
+	loading   chan struct{} // has a value while a shard is loaded to stand by
+	soonUntil atomic.Int64  // until when a candidate looks often
 
 	stop      context.CancelFunc // ends the loops; nil: there are none
 	loops     sync.WaitGroup
@@ -48,6 +57,7 @@ type Backend struct {
 	// other owns shard 0; the zero value: nobody, or this backend. told: Follow knows. owning: it was acquired here. since is the
 	// begin of that, by the clock of the store. ownerless is since when there is no owner; zero: there is one.
 	other            Other
+	standby          string // the name of the owner's
 	told, owning     bool
 	since, ownerless time.Time
 }
@@ -89,7 +99,8 @@ func New(config Config) (*Backend, error) {
 		config: config, target: target, client: target.Connect(nil),
 		me:    protocol.Process(rand.Uint64()), //nolint:gosec // it is a name
 		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true, counts: of,
-		first: newLatch(), loaded: newLatch(), over: newLatch(),
+		first: newLatch(), loaded: newLatch(), stood: newLatch(), over: newLatch(), moving: newLatch(), handed: newLatch(),
+		feeding: make(chan struct{}, 1), followed: make(chan struct{}, 1), loading: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -118,6 +129,14 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 	for _, s := range b.shards {
 		b.loops.Go(func() { s.run(running) })
 	}
+	if b.config.Reach != nil && b.owner.Follow != nil {
+		b.loops.Go(func() {
+			defer b.stood.set()
+			b.stand(running)
+		})
+	} else if b.stood.set(); !b.config.Watch {
+		b.loops.Go(func() { b.standsNot(running) })
+	}
 	if err := b.wait(ctx, b.first.c, nil); err != nil {
 		return backend.Term{}, err
 	}
@@ -128,15 +147,36 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 			return backend.Term{}, err
 		}
 	}
+	// The owner loads what this dispatcher does not have: nothing of what it has begun to read as a standby may come then.
+	if err := b.wait(ctx, b.stood.c, nil); err != nil {
+		return backend.Term{}, err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gathering = false
+	b.inherit()
 	b.counts.gained.Store(int64(len(b.gains)))
 	slices.SortFunc(b.gains, func(x, y backend.Gain) int { return cmp.Compare(x.Shard, y.Shard) })
 	return backend.Term{
 		Kind: "redis", Epoch: b.shards[0].epoch().Number, Away: b.gains[0].Away, Keyed: true, Shards: len(b.shards), Gained: b.gains,
 		Now: b.clock.now,
 	}, nil
+}
+
+// inherit has the shards be used that the owner has as a standby. The mutex is held.
+func (b *Backend) inherit() {
+	for _, gain := range b.gains {
+		s := b.shards[gain.Shard]
+		s.mu.Lock()
+		if s.unplaced && s.number == 0 {
+			b.loaded.set()
+		}
+		if s.unplaced && s.owned { // else it is taken in by its next term
+			s.unplaced = false
+			s.serves()
+		}
+		s.mu.Unlock()
+	}
 }
 
 // wait returns when something has happened, or time is over.
@@ -238,6 +278,7 @@ func (b *Backend) gained(ctx context.Context, s *shard, gain backend.Gain) error
 	if b.gather(gain) || s.number == 0 && !gain.Kept { // it is being loaded, or will be
 		return nil
 	}
+	s.tried.set()
 	select {
 	case <-b.loaded.c:
 	case <-ctx.Done():
@@ -246,11 +287,12 @@ func (b *Backend) gained(ctx context.Context, s *shard, gain backend.Gain) error
 	return s.take(ctx, gain)
 }
 
-// gather takes a shard that Acquire returns, and reports whether it does.
+// gather takes a shard that Acquire returns, and reports whether it does. A standby does not wait for one that it must load.
 func (b *Backend) gather(gain backend.Gain) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.gathering {
+	isWarm := func(g backend.Gain) bool { return g.Shard == 0 && g.Kept }
+	if !b.gathering || !gain.Kept && gain.Shard != 0 && slices.ContainsFunc(b.gains, isWarm) {
 		return false
 	}
 	b.gains = slices.DeleteFunc(b.gains, func(g backend.Gain) bool { return g.Shard == gain.Shard })
@@ -282,9 +324,9 @@ func (b *Backend) Room(shard, bytes int, grows bool) error {
 }
 
 // Until implements [backend.Backend].
-func (b *Backend) Until(shard int) (first time.Time, err error) {
+func (b *Backend) Until(ctx context.Context, shard int) (first time.Time, err error) {
 	for _, s := range b.of(shard) {
-		until, err := s.until()
+		until, err := s.until(ctx)
 		if err != nil {
 			return until, err
 		}
@@ -376,6 +418,7 @@ func (b *Backend) Release(ctx context.Context) error {
 
 // handOver stops everything, and marks the shards that are owned as released.
 func (b *Backend) handOver(ctx context.Context) {
+	defer b.handed.set()
 	var owned []*shard
 	for _, s := range b.shards {
 		if s.quit() {

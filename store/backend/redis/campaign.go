@@ -19,6 +19,7 @@ func (s *shard) campaign(ctx context.Context) (away time.Duration, err error) {
 		if err == nil || s.isEnd(err) || ctx.Err() != nil {
 			return away, err
 		}
+		s.standby.parted()
 		if s.b.first.isSet() {
 			s.tried.set()
 		}
@@ -69,8 +70,13 @@ func (s *shard) pause(ctx context.Context) error {
 	if s.number != 0 && !s.b.first.isSet() {
 		first = s.b.first.c
 	}
+	each := s.b.config.term / looksOfTerm
+	if s.number == 0 && time.Now().UnixNano() < s.b.soonUntil.Load() {
+		each = min(each, soonEach)
+	}
 	select {
-	case <-time.After(s.b.config.term / looksOfTerm):
+	case <-time.After(each):
+	case <-s.soon:
 	case <-first:
 	case <-ctx.Done():
 	}
@@ -89,7 +95,7 @@ func (s *shard) look(ctx context.Context, l *link) (f found, err error) {
 	s.met = s.met || f.texts[1] != ""
 	s.mu.Unlock()
 	if s.number == 0 {
-		s.b.clock.read(f.sent, f.read, f.micros)
+		s.b.clock.read(f.sent, f.read, f.micros, s.b.loaded.isSet())
 		s.b.follow(f)
 		if err := s.outdone(f); err != nil {
 			return f, err
@@ -137,8 +143,17 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	// A record that is gone was lost: its owner may live, and has in memory what is lost with it.
 	owned := f.texts[1] != "" || s.met && s.own == (protocol.Epoch{})
 	s.mu.Unlock()
-	if s.number != 0 && !s.b.first.isSet() || owned && !protocol.MayAcquire(s.b.me, of, watched, s.b.config.term) {
+	if s.b.config.Watch || s.number != 0 && !s.b.first.isSet() {
 		return false, nil
+	}
+	if of.Standby != 0 && of.Standby != s.b.me { // it has the shard in memory, and is to be the first
+		watched -= s.b.config.term / 4
+	}
+	forced := false
+	if owned && !protocol.MayAcquire(s.b.me, of, watched, s.b.config.term) {
+		if forced = s.standby.mayForce(of); !forced {
+			return false, nil
+		}
 	}
 	next := record{
 		Name: s.b.config.Name, Address: s.b.config.Address, Epoch: epochText(epoch), Format: format, Shards: len(s.b.shards),
@@ -152,6 +167,9 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	if err != nil || !ok {
 		return false, err
 	}
+	if forced {
+		s.b.counts.forced.Add(1)
+	}
 	if s.number == 0 {
 		s.b.counts.see(epoch.Number)
 		s.b.setOther(Other{}, true, s.b.clock.now())
@@ -162,7 +180,11 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 		return false, errStopped
 	}
 	s.highest, s.own, s.record, s.renewed, s.owned, s.reread = epoch.Number, epoch, next, sent, true, false
-	s.log.Log(s.level(), "the shard is owned", zap.Uint64("epoch", epoch.Number), zap.String("before", f.record.Name))
+	s.before = time.Time{}
+	if f.record.Time != 0 {
+		s.before = time.UnixMilli(f.record.Time)
+	}
+	s.log.Log(s.level(), "the shard is owned", zap.Uint64("epoch", epoch.Number), zap.String("before", f.record.Name), zap.Bool("its_process_has_ended", forced))
 	return true, nil
 }
 
@@ -177,9 +199,14 @@ func (s *shard) away(f found) time.Duration {
 // follow notes who owns shard 0.
 func (b *Backend) follow(f found) {
 	var other Other
+	standby := ""
 	if f.texts[1] != "" && !f.record.Released && f.epoch.Process != b.me {
 		other = Other{Name: f.record.Name, Address: f.record.Address, Epoch: f.epoch.Number}
+		standby = f.record.StandbyName
 	}
+	b.mu.Lock()
+	b.standby = standby
+	b.mu.Unlock()
 	b.counts.see(f.epoch.Number)
 	b.setOther(other, false, time.UnixMicro(int64(f.micros))) //nolint:gosec // of a clock
 }

@@ -46,8 +46,9 @@ func (c *clock) at(up time.Duration) time.Duration {
 	return c.offset + max(-most, min(c.target-c.offset, most))
 }
 
-// read takes what Redis' clock said, in microseconds, some time between two instants.
-func (c *clock) read(sent, received time.Time, micros uint64) {
+// read takes what Redis' clock said, in microseconds, some time between two instants. owns: leases and delays are counted by this clock, so
+// a small difference is made up for slowly. A candidate has the right time at once: it may own the store at the next instant.
+func (c *clock) read(sent, received time.Time, micros uint64, owns bool) {
 	middle := sent.Sub(processStart) + received.Sub(sent)/2
 	found := time.Duration(micros)*time.Microsecond - middle
 	c.mu.Lock()
@@ -59,6 +60,8 @@ func (c *clock) read(sent, received time.Time, micros uint64) {
 	}
 	step := found - has
 	switch {
+	case !owns:
+		c.offset = found
 	case !c.known || step.Abs() > slewLimit:
 		if c.known {
 			c.log.Warn("the clock of Redis was stepped, or another server with another clock has taken over", zap.Duration("step", step))

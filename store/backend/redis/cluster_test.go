@@ -101,7 +101,7 @@ func TestCluster_NodeAway(t *testing.T) {
 	away.Pause()
 	until(t, "shards stop", func() bool {
 		for shard := range shards {
-			if _, err := o.Until(shard); (err == nil) != isHere(shard) {
+			if _, err := o.Until(t.Context(), shard); (err == nil) != isHere(shard) {
 				return false
 			}
 		}

@@ -7,6 +7,7 @@ package redis
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -56,6 +57,13 @@ type Config struct {
 	// Follow gets the owner of shard 0 each time when a candidate sees another one; the zero value: there is none, or it is this
 	// one. It must not block.
 	Follow func(Other)
+	// Watch: it never acquires; Acquire only calls Follow, until its context ends.
+	Watch bool
+	// Reach opens a stream to the owner, which gives it to [Backend.Feed]: so this dispatcher stands by. Receive of the stream fails when
+	// ctx ends. Refuses reports whether the owner's port refuses a connection, as it does when its process has ended. Both are nil: this
+	// dispatcher does not stand by.
+	Reach   func(ctx context.Context, owner Other) (Stream, error)
+	Refuses func(ctx context.Context, owner Other) bool
 	// Logger logs changes of owner, faults and what was lost; nil: nothing is logged.
 	Logger *zap.Logger
 

@@ -33,11 +33,25 @@ func (i *instance) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return i.openBy(ctx, b)
+}
+
+func (i *instance) openBy(ctx context.Context, b *redis.Backend) error {
 	s, err := store.Open(ctx, store.Config{Shards: i.shards, Now: i.now, Backend: b})
 	if err != nil {
 		return err
 	}
 	i.Store, i.store, i.backend = s, s, b
+	return nil
+}
+
+// renew renews the ownership of all shards, so that the store is owned up to this instant of its clock.
+func (i *instance) renew(ctx context.Context) error {
+	for shard := range i.shards {
+		if err := i.backend.RenewNow(ctx, shard); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -166,13 +180,8 @@ func (p *place) model(t *testing.T, shards int) {
 		of.Restart = func() error {
 			end := i.store.Close
 			if random.IntN(3) == 0 {
-				end = func() error { // at this instant of its clock
-					for shard := range i.shards {
-						if err := i.backend.RenewNow(t.Context(), shard); err != nil {
-							return err
-						}
-					}
-					return i.backend.Kill()
+				end = func() error {
+					return errors.Join(i.renew(t.Context()), i.backend.Kill())
 				}
 			}
 			if err := end(); err != nil {
@@ -182,4 +191,54 @@ func (p *place) model(t *testing.T, shards int) {
 		}
 		return of
 	}, storetest.ModelConfig{Steps: modelSteps, Shards: shards})
+}
+
+// TestStandby_Model is TestModel with a standby that takes over: nothing is loaded.
+func TestStandby_Model(t *testing.T) {
+	t.Parallel()
+	p, n := newPlace(t), newNetwork(t)
+	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
+		t.Helper()
+		i := p.instance(t, opts.Shards)
+		random := rand.New(rand.NewPCG(storetest.Seed(t), 4))
+		name := "owner 0"
+		n.config(name)(&i.config)
+		if err := errors.Join(i.store.Close(), i.open(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		n.host(name, i.backend)
+		of, takeovers := i.forTest(p), 0
+		of.Restart = func() error {
+			before, beforeName := *i, name
+			takeovers++
+			name = fmt.Sprint("owner ", takeovers)
+			n.config(name)(&i.config)
+			b, err := redis.New(i.config)
+			if err != nil {
+				return err
+			}
+			n.host(name, b)
+			opened := make(chan error, 1)
+			go func() { opened <- i.openBy(t.Context(), b) }()
+			until(t, "all records name the standby", func() bool { return before.backend.Ownership().WithoutStandby == 0 })
+			if random.IntN(2) == 0 {
+				if err := before.renew(t.Context()); err != nil {
+					return err
+				}
+				n.die(before.backend, beforeName, true)
+			} else if _, err := before.backend.HandOver(t.Context()); err != nil {
+				return err
+			} else if err := before.store.Close(); err != nil {
+				return err
+			}
+			if err := <-opened; err != nil {
+				return err
+			}
+			if o := b.Ownership(); o.Warm != int64(i.shards) || o.Loaded != 0 {
+				return fmt.Errorf("the takeover has loaded: %+v", o)
+			}
+			return nil
+		}
+		return of
+	}, storetest.ModelConfig{Steps: modelSteps, Shards: 2})
 }

@@ -11,11 +11,16 @@ func (c *Config) SetTerm(term time.Duration) { c.term = term }
 // SetClusterShards changes the number of shards of a new store in a Cluster.
 func (c *Config) SetClusterShards(shards int) { c.clusterShards = shards }
 
-// Kill ends a backend as the death of its process would.
-func (b *Backend) Kill() error {
+// Stop ends the loops of a backend, but does not wait for that.
+func (b *Backend) Stop() {
 	if b.stop != nil {
 		b.stop()
 	}
+}
+
+// Kill ends a backend as the death of its process would.
+func (b *Backend) Kill() error {
+	b.Stop()
 	b.releasing.Do(func() {})
 	b.loops.Wait()
 	return b.client.Close()
@@ -69,4 +74,36 @@ func (b *Backend) Latest(shard int) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(s.latest, s.line.Kept.Seq)
+}
+
+// Doubts reports whether a standby of a shard may have taken over.
+func (b *Backend) Doubts(shard int) bool {
+	s := b.shards[shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doubt != nil
+}
+
+// HasFeed reports whether a dispatcher stands by for a shard, HasWarm whether it has that in memory.
+func (b *Backend) HasFeed(shard int) bool {
+	s := b.shards[shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.feed != nil
+}
+
+// HasWarm is with HasFeed.
+func (b *Backend) HasWarm(shard int) bool {
+	s := b.shards[shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.warm
+}
+
+// Gone reports whether the port of a standby's owner has refused a connection.
+func (b *Backend) Gone(shard int) bool {
+	s := b.shards[shard].standby
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone.Number > 0
 }

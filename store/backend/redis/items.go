@@ -28,18 +28,21 @@ const (
 // readItems gives all items in pieces, and returns how many there are.
 func (s *shard) readItems(ctx context.Context, items backend.Items) (total int, err error) {
 	reading, ctx := errgroup.WithContext(ctx)
-	filled, err := s.filled(ctx)
+	lengths, err := s.lengths(ctx)
 	if err != nil {
 		return 0, err
 	}
-	numbers, pieces := make(chan int, len(filled)), make(chan pieceOf, 2*readers)
-	for _, n := range filled {
-		numbers <- n
+	numbers, pieces := make(chan int, buckets), make(chan pieceOf, 2*readers)
+	for n, length := range lengths {
+		if length > 0 {
+			numbers <- n
+		}
 	}
+	filled := len(numbers)
 	close(numbers)
 	room := make(chan []byte, 4*readers) // of pieces that were taken
 	var sources errgroup.Group
-	for range min(readers, len(filled)) {
+	for range min(readers, filled) {
 		sources.Go(func() error {
 			r := reader{shard: s, pieces: pieces, room: room}
 			defer r.drop()
@@ -72,24 +75,21 @@ func (s *shard) readItems(ctx context.Context, items backend.Items) (total int, 
 	return total, reading.Wait()
 }
 
-// filled are the hashes that are there: most shards of a small store have few.
-func (s *shard) filled(ctx context.Context) (numbers []int, err error) {
+// lengths are how many items each hash has: most shards of a small store have few.
+func (s *shard) lengths(ctx context.Context) (items [buckets]int, err error) {
 	err = s.ask(ctx, "read the hashes", func(ctx context.Context, node *goredis.Client) error {
-		numbers = nil
 		pipe := node.Pipeline()
-		lengths := make([]*goredis.IntCmd, buckets)
+		var lengths [buckets]*goredis.IntCmd
 		for n := range lengths {
 			lengths[n] = pipe.HLen(ctx, s.keys.bucket(n))
 		}
 		_, err := pipe.Exec(ctx)
 		for n, length := range lengths {
-			if length.Val() > 0 {
-				numbers = append(numbers, n)
-			}
+			items[n] = int(length.Val())
 		}
 		return err
 	})
-	return numbers, err
+	return items, err
 }
 
 // pieceOf is a piece of items, and how many these are.

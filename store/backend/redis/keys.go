@@ -48,7 +48,16 @@ func bucketOf(field []byte) int {
 
 // The values of the keys are texts, which redis-cli shows.
 
-func epochText(e protocol.Epoch) string { return fmt.Sprintf("%d/%016x", e.Number, uint64(e.Process)) }
+func epochText(e protocol.Epoch) string {
+	return fmt.Sprintf("%d/%s", e.Number, processText(e.Process))
+}
+
+func processText(p protocol.Process) string { return fmt.Sprintf("%016x", uint64(p)) }
+
+func parseProcess(text string) (protocol.Process, error) {
+	process, err := strconv.ParseUint(text, 16, 64)
+	return protocol.Process(process), err
+}
 
 // parseEpoch reads what epochText wrote; the empty text, of a key that is missing, is the zero epoch.
 func parseEpoch(text string) (e protocol.Epoch, err error) {
@@ -63,8 +72,8 @@ func cutEpoch(words []string) (e protocol.Epoch, err error) {
 		return e, errNoEpoch
 	}
 	number, err := strconv.ParseUint(words[0], 10, 64)
-	process, processErr := strconv.ParseUint(words[1], 16, 64)
-	return protocol.Epoch{Number: number, Process: protocol.Process(process)}, errors.Join(err, processErr)
+	process, processErr := parseProcess(words[1])
+	return protocol.Epoch{Number: number, Process: process}, errors.Join(err, processErr)
 }
 
 var errNoEpoch = errors.New("it has no epoch")

@@ -143,16 +143,21 @@ func (s *shard) begin(ctx context.Context, own protocol.Epoch, head protocol.Hea
 	if !s.owned || s.own != own {
 		return errChanged
 	}
+	s.begins(head)
+	if !s.placing {
+		s.serves()
+	}
+	return nil
+}
+
+// begins begins the line of memory that is what is kept under a head. The mutex is held.
+func (s *shard) begins(head protocol.Head) {
 	if s.latest > head.Seq {
 		lost := s.latest - head.Seq
 		s.b.counts.lost.Add(int64(lost)) //nolint:gosec // it is small
 		s.log.Error("a failover has lost changes that the owner before had kept: they died with it", zap.Uint64("tasks", lost))
 	}
 	s.latest = 0
-	s.line = protocol.NewLine(own, head)
+	s.line = protocol.NewLine(s.own, head)
 	s.line.Loaded = true
-	if !s.placing {
-		s.serves()
-	}
-	return nil
 }

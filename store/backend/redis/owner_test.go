@@ -67,9 +67,10 @@ func (o *owner) own(shards int) error {
 	var err error
 	o.term, err = o.Acquire(ctx, backend.Owner{
 		Shards: shards, Snapshot: o.snapshot, Leased: func() bool { return true }, Gained: o.gained, Unlocked: o.unlock,
+		Follow: o.follow,
 	})
 	for _, gain := range o.term.Gained {
-		if err == nil {
+		if err == nil && !gain.Kept {
 			err = o.Load(ctx, gain.Shard, &items{owner: o, shard: gain.Shard})
 		}
 	}
@@ -109,7 +110,7 @@ func (i *items) Add(piece []byte) error {
 			return fmt.Errorf("an item of kind %d is of shard %d, or cut off", kind, shard)
 		}
 		piece = rest
-		if kind == codec.Used {
+		if kind == codec.Used || kind == codec.LockItem {
 			continue
 		}
 		var name, value string
@@ -124,8 +125,22 @@ func (i *items) Add(piece []byte) error {
 	return nil
 }
 
-func (i *items) Ended() error             { return errors.New("there is no end") }
-func (i *items) Group(group []byte) error { return i.Add(group[8:]) }
+func (i *items) Ended() error { return errors.New("there is no end") }
+func (i *items) Warm() error  { return nil }
+
+func (i *items) Group(group []byte) error {
+	if len(group) < 8 {
+		return fmt.Errorf("a group has %d bytes", len(group))
+	}
+	return i.Add(group[8:])
+}
+
+// follow takes a shard of another owner into the memory.
+func (o *owner) follow(of backend.Followed) (backend.Standby, error) {
+	i := &items{owner: o, shard: of.Shard}
+	err := i.Begin(of.Shards)
+	return i, err
+}
 
 // put changes the memory; an empty value removes. The mutex is held.
 func (o *owner) put(shard int, name, value string) {

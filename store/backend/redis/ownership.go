@@ -1,8 +1,7 @@
 package redis
 
 import (
-	"context"
-	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,43 @@ type counts struct {
 	highest                                            atomic.Uint64
 	changes, groups, groupBytes, fenced, selfFenced    atomic.Int64
 	rewrites, rewritten, deleted, loaded, lost         atomic.Int64
+	loads, warm, forced, fencedAt                      atomic.Int64
 	groupTime, unowned, loadTime, selfFencedAt, gained atomic.Int64
+
+	mu     sync.Mutex  // guards what follows
+	recent []time.Time // the last changes
+}
+
+// recently is how long a change of owner counts as recent, and maxRecent how many are known.
+const recently, maxRecent = 10 * time.Minute, 100
+
+// change counts a change of owner.
+func (c *counts) change() {
+	c.changes.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.recent) == maxRecent {
+		c.recent = c.recent[1:]
+	}
+	c.recent = append(c.recent, time.Now())
+}
+
+// recentChanges are how many changes are recent.
+func (c *counts) recentChanges() (n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.recent {
+		if time.Since(at) < recently {
+			n++
+		}
+	}
+	return n
+}
+
+// refuse counts a group that was not kept, since another epoch stands.
+func (c *counts) refuse(now time.Time) {
+	c.fenced.Add(1)
+	c.fencedAt.Store(now.UnixMilli())
 }
 
 // see raises the highest epoch, and reports whether it has.
@@ -43,6 +78,7 @@ func (c *counts) load(took time.Duration, items int) {
 		c.loadTime.Store(0)
 		c.loaded.Store(0)
 	}
+	c.loads.Add(1)
 	c.loadTime.Add(int64(took))
 	c.loaded.Add(int64(items))
 }
@@ -54,14 +90,18 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		Epoch: c.highest.Load(), OwnerlessTotal: time.Duration(c.unowned.Load()), Changes: c.changes.Load(), SelfFences: c.selfFenced.Load(),
 		Groups: c.groups.Load(), GroupBytes: c.groupBytes.Load(), GroupTime: time.Duration(c.groupTime.Load()), Refused: c.fenced.Load(),
 		LoadTime: time.Duration(c.loadTime.Load()), LoadedItems: c.loaded.Load(), Rewritten: c.rewritten.Load(), Deleted: c.deleted.Load(),
-		LostTasks: c.lost.Load(),
+		LostTasks: c.lost.Load(), Forced: c.forced.Load(), Warm: c.warm.Load(), Loaded: c.loads.Load(),
+	}
+	o.RecentChanges = c.recentChanges()
+	if at := c.fencedAt.Load(); at != 0 {
+		o.RefusedAt = time.UnixMilli(at)
 	}
 	if at := c.selfFencedAt.Load(); at != 0 {
 		o.SelfFenced = time.UnixMilli(at)
 	}
 	b.mu.Lock()
 	shards := b.shards
-	o.Since, o.Owner, o.Address = b.since, b.other.Name, b.other.Address
+	o.Since, o.Owner, o.Address, o.Standby = b.since, b.other.Name, b.other.Address, b.standby
 	ownerless := b.ownerless
 	b.mu.Unlock()
 	if !b.first.isSet() || b.over.isSet() {
@@ -78,7 +118,17 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		s.mu.Lock()
 		away := s.usable() != nil
 		if s.number == 0 && s.owned {
-			o.Owning, o.Owner, o.Address = true, b.config.Name, b.config.Address
+			o.Owning, o.Owner, o.Address, o.Standby = true, b.config.Name, b.config.Address, s.record.StandbyName
+		}
+		switch {
+		case !s.owned:
+		case s.record.Standby != "":
+			o.WithStandby++
+		default:
+			o.WithoutStandby++
+			if s.feed != nil {
+				o.WithoutStandbyFor = max(o.WithoutStandbyFor, time.Since(s.bare))
+			}
 		}
 		var span time.Duration
 		if away && !s.lostAt.IsZero() {
@@ -100,7 +150,7 @@ func (b *Backend) setOther(other Other, owning bool, now time.Time) {
 	changed := !b.told || b.other != other
 	if owning && !b.owning || changed && other != (Other{}) {
 		b.since = now
-		b.counts.changes.Add(1)
+		b.counts.change()
 	}
 	switch {
 	case !owning && other == (Other{}):
@@ -114,6 +164,7 @@ func (b *Backend) setOther(other Other, owning bool, now time.Time) {
 	b.told, b.other, b.owning = true, other, b.owning || owning
 	b.mu.Unlock()
 	if changed {
+		signal(b.followed)
 		b.config.Follow(other)
 	}
 }
@@ -129,9 +180,4 @@ func (b *Backend) silent(since time.Time, is bool) {
 		b.counts.unowned.Add(int64(time.Since(b.ownerless)))
 		b.ownerless = time.Time{}
 	}
-}
-
-// HandOver implements [backend.Owned].
-func (b *Backend) HandOver(context.Context) (to string, err error) {
-	return "", fmt.Errorf("%w: no other dispatcher has the store in memory", dispatch.ErrNoStandby)
 }

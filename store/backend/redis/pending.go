@@ -14,6 +14,8 @@ import (
 type pendingGroup struct {
 	group  group
 	sealed bool          // it was sent, so nothing is added
+	whole  bool          // raw has all of it
+	raw    []byte        // for the standby: the items behind the head of a group
 	after  *pendingGroup // of shard 0, that must be kept before; nil: none
 	kept   chan struct{} // closed when it is kept
 	done   chan struct{} // closed when those that wait are answered
@@ -22,6 +24,9 @@ type pendingGroup struct {
 	unsure error          // once it is kept: too few replicas are known to have it
 	then   backend.Commit // is answered before; nil: nothing
 }
+
+// isCut reports whether raw lacks the group: nobody stood by when it was begun.
+func (f *pendingGroup) isCut() bool { return !f.whole }
 
 func newPending() *pendingGroup {
 	return &pendingGroup{kept: make(chan struct{}), done: make(chan struct{})}
@@ -147,10 +152,17 @@ func (s *shard) commit(items []byte, after *pendingGroup) *pendingGroup {
 		return s.queue[last]
 	}
 	if last < 0 || s.queue[last].sealed || s.queue[last].group.bytes+len(items) > maxGroup {
-		s.queue = append(s.queue, newPending())
+		next := newPending()
+		if next.whole = s.feed != nil; next.whole {
+			next.raw = make([]byte, headBytes, headBytes+len(items))
+		}
+		s.queue = append(s.queue, next)
 		last++
 	}
 	f := s.queue[last]
+	if f.whole {
+		f.raw = append(f.raw, items...)
+	}
 	if after != nil {
 		f.after = after
 	}

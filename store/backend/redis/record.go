@@ -13,9 +13,13 @@ type record struct {
 	Epoch    string `json:"epoch"`
 	Beat     uint64 `json:"beat"` // rises with each renewal
 	Released bool   `json:"released,omitempty"`
-	Format   int    `json:"format"` // of the items: who knows only lower ones must not own them
-	Shards   int    `json:"shards"` // of the store
-	Time     int64  `json:"time"`   // when it was written, in milliseconds of Redis' clock
+	// Standby is the process that has the shard in memory too, and may take over without waiting, and StandbyName its dispatcher. Of a
+	// record that was released it is the heir.
+	Standby     string `json:"standby,omitempty"`
+	StandbyName string `json:"standby_name,omitempty"`
+	Format      int    `json:"format"` // of the items: who knows only lower ones must not own them
+	Shards      int    `json:"shards"` // of the store
+	Time        int64  `json:"time"`   // when it was written, in milliseconds of Redis' clock
 	// CopyOf names the store that is being copied into this one; only shard 0 has it.
 	CopyOf string `json:"unfinished_copy_of,omitempty"`
 }
@@ -37,5 +41,9 @@ func parseRecord(text string) (r record, err error) {
 // owns is what the record says about ownership.
 func (r record) owns() (protocol.Record, error) {
 	epoch, err := parseEpoch(r.Epoch)
-	return protocol.Record{Epoch: epoch, Beat: r.Beat, Released: r.Released}, err
+	of := protocol.Record{Epoch: epoch, Beat: r.Beat, Released: r.Released}
+	if r.Standby != "" && err == nil {
+		of.Standby, err = parseProcess(r.Standby)
+	}
+	return of, err
 }

@@ -21,6 +21,7 @@ func (w *writer) rewrite(ctx context.Context) error {
 	w.b.counts.rewrites.Add(1)
 	w.mu.Lock()
 	w.rewriting = true
+	w.stopFeed()
 	if w.closed == nil {
 		w.closed = fmt.Errorf("%w: shard %d is written again after a failover", dispatch.ErrStoreUnavailable, w.number)
 	}
@@ -97,7 +98,8 @@ func (r *rewriting) flush(ctx context.Context) error {
 		r.b.counts.rewritten.Add(1)
 		r.has[maphash.String(r.seed, at.field)] = struct{}{}
 	}
-	_, err := r.apply(ctx, g, true)
+	r.nextHead(g, true)
+	_, err := r.apply(ctx, g)
 	return err
 }
 
@@ -134,7 +136,8 @@ func (r *rewriting) finish(ctx context.Context) error {
 	for _, f := range covered {
 		r.group.locks = append(r.group.locks, f.group.locks...)
 	}
-	result, err := r.apply(ctx, r.group, false)
+	r.nextHead(r.group, false)
+	result, err := r.apply(ctx, r.group)
 	if err != nil {
 		return err
 	}

@@ -22,11 +22,14 @@ redis.call('SET', KEYS[1], ARGV[3])
 redis.call('SET', KEYS[2], ARGV[4])
 return 1`)
 
-// recordScript replaces the record, with the time in it, if the epoch is still that of the caller and the record is not released. It
-// returns what the head, the clock and the memory say; a server that hides its memory has none of it.
+// recordScript replaces the record, with the time in it, if the epoch is still that of the caller and the record is neither released nor
+// later: a renewal that was given up may come late, and name a standby that the owner does not have any more. It returns what the head,
+// the clock and the memory say; a server that hides its memory has none of it.
 var recordScript = goredis.NewScript(`#!lua flags=allow-oom
-local record = redis.call('GET', KEYS[2])
-if redis.call('GET', KEYS[1]) ~= ARGV[1] or record and string.find(record, '"released":true', 1, true) then return false end
+local record = redis.call('GET', KEYS[2]) or ''
+if redis.call('GET', KEYS[1]) ~= ARGV[1] or string.find(record, '"released":true', 1, true) then return false end
+local function beat(of) return tonumber(string.match(of, '"beat":(%d+)') or 0) end
+if beat(record) > beat(ARGV[2]) then return false end
 local clock = redis.call('TIME')
 redis.call('SET', KEYS[2], (string.gsub(ARGV[2], '"time":0', string.format('"time":%d', clock[1] * 1000 + math.floor(clock[2] / 1000)), 1)))
 local memory = redis.pcall('INFO', 'memory')

@@ -32,15 +32,17 @@ type shard struct {
 	highest uint64     // the highest epoch that was read or minted
 	own     protocol.Epoch
 	record  record        // as it was written last
+	beat    uint64        // of the last renewal that was sent
 	renewed time.Duration // by sinceBoot, just before the last renewal was sent that was confirmed
 	owned   bool          // a term goes on, so far as is known
 	closed  error         // why nothing may be answered or added now; nil: all may
 	quits   bool          // no term follows
 	lostAt  time.Time     // since when it does not serve; zero: it does
 	line    protocol.Line
-	latest  uint64 // the highest sequence of a head that was read as a candidate
-	met     bool   // a record was read
-	reread  bool   // the head must be read before the next group
+	before  time.Time // when the owner before has renewed last, by the clock of Redis; zero: nobody knows
+	latest  uint64    // the highest sequence of a head that was read as a candidate
+	met     bool      // a record was read
+	reread  bool      // the head must be read before the next group
 	// rewriting: a failover has lost a part of what memory has, and not all of it is written again.
 	rewriting bool
 	// placing: the owner takes in what was loaded, and until it has done so its memory is that of before.
@@ -48,9 +50,20 @@ type shard struct {
 	queue   []*pendingGroup // groups that are not kept yet, in order
 	rooms   int             // calls of Room without their Commit
 	memory  memory
-	awake   chan struct{} // has a value if there is something to do for the writer
-	settled chan struct{} // has a value if the last room was given back or the queue has become empty
-	rewrote chan struct{} // has a value if a rewrite has ended in the middle of a term
+	// feed is the standby; nil: there is none. fed: it gets the groups, warm: it has all in memory.
+	feed      *feed
+	fed, warm bool
+	start     protocol.Head // the groups behind it are fed
+	bare      time.Time     // since when the standby has not all of it
+	// doubt is closed when the record does not name a standby any more whose stream has ended; nil: there is no such one.
+	doubt     chan struct{}
+	standby   *standby      // what this dispatcher has, while another one owns the shard
+	unplaced  bool          // the owner has not taken in yet what it has as a standby
+	awake     chan struct{} // has a value if there is something to do for the writer
+	soon      chan struct{} // has a value if a candidate is to look now
+	renewSoon chan struct{} // has a value if the record is to be renewed now
+	settled   chan struct{} // has a value if the last room was given back or the queue has become empty
+	rewrote   chan struct{} // has a value if a rewrite has ended in the middle of a term
 }
 
 // looksOfTerm is how often a candidate reads the record in a term, beatsOfTerm how often an owner renews it.
@@ -64,12 +77,15 @@ var (
 )
 
 func (b *Backend) newShard(number int) *shard {
-	return &shard{
+	s := &shard{
 		b: b, number: number, keys: keysOf(b.config.Prefix, number), log: b.config.Logger.With(zap.Int("shard", number)),
 		warned: rate.Sometimes{Interval: 10 * time.Second}, tried: newLatch(), closed: errNotYet,
 		lostAt: time.Now(),
 		awake:  make(chan struct{}, 1), settled: make(chan struct{}, 1), rewrote: make(chan struct{}, 1),
+		soon: make(chan struct{}, 1), renewSoon: make(chan struct{}, 1),
 	}
+	s.standby = &standby{shard: s, came: make(chan struct{}, 1)}
+	return s
 }
 
 // level is that of what each shard logs at a takeover.
@@ -121,7 +137,7 @@ func (s *shard) serve(ctx context.Context, away time.Duration) error {
 	kept := make(chan bool, 1)
 	loops.Go(func() { end(s.renewing(ctx)) })
 	loops.Go(func() { end(s.write(ctx, kept)) })
-	gain := backend.Gain{Shard: s.number, Away: away}
+	gain := backend.Gain{Shard: s.number, Away: away, Renewed: s.renewedBefore()}
 	select {
 	case gain.Kept = <-kept:
 	case <-ctx.Done():
@@ -133,25 +149,33 @@ func (s *shard) serve(ctx context.Context, away time.Duration) error {
 		}
 		select {
 		case <-s.rewrote:
-			gain.Kept, gain.Away = true, 0
+			gain.Kept, gain.Away, gain.Renewed = true, 0, time.Time{}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
+// renewedBefore is when the owner before has renewed its record last.
+func (s *shard) renewedBefore() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.before
+}
+
 // take has the owner take in the shard. If it must be loaded, it serves after that: until then the owner's memory is not what is kept.
 func (s *shard) take(ctx context.Context, gain backend.Gain) error {
-	if gain.Kept {
+	s.mu.Lock()
+	if gain.Kept && !s.unplaced {
+		s.mu.Unlock()
 		return s.b.owner.Gained(ctx, gain)
 	}
-	s.mu.Lock()
 	s.placing = true
 	s.mu.Unlock()
 	err := s.b.owner.Gained(ctx, gain)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.placing = false
+	s.placing, s.unplaced = false, false
 	switch {
 	case err != nil:
 		s.line = protocol.Line{} // perhaps it was loaded, but not taken in
@@ -173,6 +197,10 @@ func (s *shard) lose(why error) {
 	}
 	s.owned = false
 	s.closed = fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, why)
+	if !s.quits { // else the standby is the heir
+		s.stopFeed()
+	}
+	s.sure()
 	for _, f := range s.queue {
 		f.end(s.closed)
 	}
@@ -213,11 +241,25 @@ func (s *shard) quit() bool {
 	return clean
 }
 
-// release marks the record as released: the next owner need not wait.
+// release marks the record as released: the next owner need not wait. A standby that has the shard in memory is the heir.
 func (s *shard) release(ctx context.Context) {
 	err := s.renew(ctx, func(r *record) { r.Released = true })
 	if err != nil && !errors.Is(err, errNotOwner) {
 		s.log.Warn("cannot release the shard: the next owner has to wait for the end of the term", zap.Error(err))
+	}
+	s.mu.Lock()
+	heir := s.feed
+	s.mu.Unlock()
+	if heir != nil && err == nil {
+		heir.push(message{kind: releasedMessage, shard: s.number}, nil)
+	}
+}
+
+// sure ends the doubt whether a standby has taken over: the record does not name it, or nothing is answered. The mutex is held.
+func (s *shard) sure() {
+	if s.doubt != nil {
+		close(s.doubt)
+		s.doubt = nil
 	}
 }
 
@@ -250,9 +292,21 @@ func (s *shard) usable() error {
 }
 
 // until is up to when the owner may answer.
-func (s *shard) until() (time.Time, error) {
+func (s *shard) until(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.doubt != nil && s.closed == nil {
+		doubt := s.doubt
+		s.mu.Unlock()
+		select {
+		case <-doubt:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return time.Time{}, err
+		}
+	}
 	return time.Now().Add(s.renewed + s.b.config.term*2/3 - sinceBoot()), s.closed
 }
 
@@ -292,8 +346,11 @@ func (s *shard) leaveRoom() {
 func (s *shard) renewing(ctx context.Context) error {
 	term := s.b.config.term
 	for {
-		if err := sleep(ctx, term/beatsOfTerm); err != nil {
-			return err
+		select {
+		case <-time.After(term / beatsOfTerm):
+		case <-s.renewSoon:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		s.mu.Lock()
 		owned := s.owned
@@ -303,7 +360,7 @@ func (s *shard) renewing(ctx context.Context) error {
 		}
 		err := s.renew(ctx, func(*record) {})
 		if errors.Is(err, errNotOwner) {
-			s.b.counts.fenced.Add(1)
+			s.b.counts.refuse(s.b.clock.now())
 			return err
 		}
 		s.mu.Lock()
@@ -326,9 +383,14 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.config.term/3)
 	defer cancel()
 	s.mu.Lock()
-	own, next, before := s.own, s.record, s.line
+	own, next, before, doubt := s.own, s.record, s.line, s.doubt
+	s.beat++
+	next.Standby, next.StandbyName = "", ""
+	if s.warm && doubt == nil { // else it is that standby perhaps, which has come back
+		next.Standby, next.StandbyName = processText(s.feed.process), s.feed.name
+	}
 	s.mu.Unlock()
-	next.Beat++
+	next.Beat = s.beat
 	next.Time = 0 // redis writes it
 	change(&next)
 	began, sent := sinceBoot(), time.Now()
@@ -341,7 +403,7 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 		return err
 	}
 	if s.number == 0 {
-		s.b.clock.read(sent, time.Now(), r.micros)
+		s.b.clock.read(sent, time.Now(), r.micros, true)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,6 +411,10 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 		return errNotOwner
 	}
 	s.record, s.renewed = next, began
+	if doubt != nil && s.doubt == doubt {
+		s.sure()
+		signal(s.renewSoon) // to name the next one
+	}
 	s.memory.read(r.used, r.limit)
 	// Groups may have been kept since the renewal was sent.
 	later := r.head.Epoch == own && (before.Kept.Epoch != own || r.head.Seq >= before.Kept.Seq)

@@ -140,7 +140,7 @@ func TestShard_Takeover(t *testing.T) {
 			t.Error("a group of an owner of before was kept")
 		}
 	}
-	if until, err := a.Until(0); err == nil && time.Now().Before(until) {
+	if until, err := a.Until(t.Context(), 0); err == nil && time.Now().Before(until) {
 		t.Error("a does not know that it has lost the shard")
 	}
 	b.same(c)
@@ -283,7 +283,7 @@ func TestShard_Failover(t *testing.T) {
 	o.keeps("6", "waits")
 	restore(t, c, before) // while nothing is written: a renewal notices
 	until(t, "what a failover has lost is written again", func() bool { return kept(t, c)["6"] != "" })
-	until(t, "the owner serves again", func() bool { _, err := o.Until(0); return err == nil })
+	until(t, "the owner serves again", func() bool { _, err := o.Until(t.Context(), 0); return err == nil })
 	o.keeps("7", "waits")
 	o.same(c)
 	if s := o.Counts(); s.Rewrites < 2 || s.Rewritten < 6 || s.Deleted != 1 {

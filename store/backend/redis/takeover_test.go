@@ -127,7 +127,7 @@ func TestTakeover_Placing(t *testing.T) {
 			t.Error("there is room for what memory of before has changed")
 			o.Commit(shard, nil, 1)
 		}
-		if _, err := o.Until(shard); err == nil {
+		if _, err := o.Until(t.Context(), shard); err == nil {
 			t.Error("what memory of before has may be answered")
 		}
 		if !failed {
@@ -153,6 +153,6 @@ func TestTakeover_Placing(t *testing.T) {
 		}
 	}
 	<-placed
-	until(t, "the shard serves", func() bool { _, err := o.Until(1); return err == nil })
+	until(t, "the shard serves", func() bool { _, err := o.Until(t.Context(), 1); return err == nil })
 	o.same(c)
 }

@@ -45,7 +45,7 @@ func TestTerm_Lost(t *testing.T) {
 			t.Fatalf("a group without a term is answered: %v", err)
 		}
 	}
-	if until, err := o.Until(0); err == nil && time.Now().Before(until) {
+	if until, err := o.Until(t.Context(), 0); err == nil && time.Now().Before(until) {
 		t.Error("reads may be answered without a term")
 	}
 	server.Resume()
@@ -116,7 +116,7 @@ func TestTerm_Asleep(t *testing.T) {
 	o := newOwner(t, server.URL()).mustOwn(1)
 	o.keeps("1", "before")
 	o.Sleep(true)
-	until(t, "the term ends", func() bool { until, err := o.Until(0); return err != nil || !time.Now().Before(until) })
+	until(t, "the term ends", func() bool { until, err := o.Until(t.Context(), 0); return err != nil || !time.Now().Before(until) })
 	if err := o.Room(0, 1, false); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 		t.Errorf("there is room without a term: %v", err)
 	}

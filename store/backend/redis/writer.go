@@ -58,23 +58,28 @@ func (s *shard) write(ctx context.Context, kept chan<- bool) error {
 	}
 }
 
-// begin finds out whether memory of an earlier term is what is kept. A rewrite that was under way begins again.
+// begin finds out whether memory of an earlier term is what is kept. A rewrite that was under way begins again, but what the owner has
+// not taken in cannot be written.
 func (w *writer) begin(ctx context.Context) (kept bool, err error) {
 	w.mu.Lock()
 	loaded, rewriting := w.line.Loaded, w.rewriting
 	w.mu.Unlock()
 	if !loaded {
-		return false, nil
+		return w.takeOver(ctx)
 	}
 	confirmed, err := w.settle(ctx)
+	w.mu.Lock()
+	unplaced := w.unplaced
+	w.mu.Unlock()
 	switch {
-	case errors.Is(err, errReload) && w.number != 0:
+	case errors.Is(err, errReload) && w.number != 0, unplaced && (rewriting || errors.Is(err, errRewrite)):
 		w.forget()
 		return false, nil
 	case errors.Is(err, errRewrite), err == nil && rewriting:
 		return true, w.rewrite(ctx)
 	case err != nil:
 		return false, err
+	case unplaced:
 	case !w.open(w.own):
 		return false, errNotOwner
 	case confirmed:
@@ -83,12 +88,42 @@ func (w *writer) begin(ctx context.Context) (kept bool, err error) {
 	return true, err
 }
 
+// takeOver finds out whether what this dispatcher has as a standby is what is kept.
+func (w *writer) takeOver(ctx context.Context) (kept bool, err error) {
+	var found seen
+	err = w.again(ctx, "read the head", func(asking context.Context) error {
+		w.drop()
+		l, err := w.b.connect(ctx, w.keys)
+		if w.link = l; err == nil {
+			found, err = l.watch(asking)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case found.epoch != w.own:
+		return false, errNotOwner
+	}
+	kept, err = w.standby.takeOver(found.head)
+	if err != nil || !kept {
+		return false, err
+	}
+	w.armed = true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begins(found.head)
+	w.unplaced = true
+	w.b.counts.warm.Add(1)
+	return true, nil
+}
+
 // forget drops memory that is not the latest state: the shard is loaded anew.
 func (w *writer) forget() {
 	w.log.Warn("what this owner had in memory of the shard is not the latest state: it is loaded anew")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.line, w.queue, w.rewriting = protocol.Line{}, nil, false
+	w.line, w.queue, w.rewriting, w.unplaced = protocol.Line{}, nil, false, false
 }
 
 // next takes the next group that is to be sent, or returns without one when the head must be read.
@@ -97,6 +132,7 @@ func (w *writer) next(ctx context.Context) (*pendingGroup, error) {
 		w.mu.Lock()
 		reread := w.reread
 		w.reread = false
+		w.startFeed()
 		var f *pendingGroup
 		if len(w.queue) > 0 {
 			f = w.queue[0]
@@ -134,7 +170,9 @@ func (w *writer) waitAfter(ctx context.Context, f *pendingGroup) error {
 // keep sends the first group until it is kept.
 func (w *writer) keep(ctx context.Context, f *pendingGroup) error {
 	began := time.Now()
-	result, err := w.apply(ctx, &f.group, false)
+	w.nextHead(&f.group, false)
+	w.feedGroup(f)
+	result, err := w.apply(ctx, &f.group)
 	if err != nil {
 		return err
 	}
@@ -213,11 +251,15 @@ func (s *shard) ask(ctx context.Context, what string, ask func(context.Context, 
 	})
 }
 
-// apply sends a group until it is kept.
-func (w *writer) apply(ctx context.Context, g *group, rewriting bool) (result sent, err error) {
+// nextHead gives a group the head that it writes. The difference of two sequences is how many changes of tasks are between.
+func (w *writer) nextHead(g *group, rewriting bool) {
 	w.mu.Lock()
-	w.line = w.line.Next(w.own, 0, g.tasks, rewriting) // so the difference of two sequences is how many changes of tasks are between
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	w.line = w.line.Next(w.own, 0, g.tasks, rewriting)
+}
+
+// apply sends a group that has its number until it is kept.
+func (w *writer) apply(ctx context.Context, g *group) (result sent, err error) {
 	for tries := 0; ; tries++ {
 		if !w.armed {
 			confirmed, err := w.settle(ctx)
@@ -301,7 +343,7 @@ func (w *writer) settle(ctx context.Context) (confirmed bool, err error) {
 		w.armed = true
 		return false, errRewrite
 	case protocol.StepDown:
-		w.b.counts.fenced.Add(1)
+		w.b.counts.refuse(w.b.clock.now())
 		return false, errNotOwner
 	default:
 		return false, errReload

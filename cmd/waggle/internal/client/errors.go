@@ -43,6 +43,7 @@ var advice = map[string]string{
 	"QUEUE_RULE_NOT_FOUND": "`waggle queue rule list` shows the rules; a pattern is given exactly as it was set",
 	"QUEUE_NOT_EMPTY":      "tasks stay where they are: map before there are any, or move sources by `waggle source import FILE --queue NAME`, or delete them, and then set the rule",
 	"HOLD_EXISTS":          "ask who set it; another --name sets one beside it, --replace takes its place",
+	"NO_STANDBY":           "`waggle owner` shows the standby, which a second dispatcher of the store becomes once it has loaded it",
 	"STORE_UNAVAILABLE":    "the dispatcher runs, but its store does not answer",
 	"STORE_FULL":           "what is in the store still gets done; `waggle status` shows what to do",
 	"DISPATCHER_DRAINING":  "this dispatcher is about to stop; ask another one with --server",

@@ -32,7 +32,8 @@ func New(c cli.Console) *cobra.Command {
 		Long: `Run a web collector: it fetches tasks from dispatchers and their pages from the web, obeys robots.txt, reports
 the links it finds, and keeps the pages: in --out with one JSON line a page in pages-ID.jsonl and bodies beside it under
 bodies/, or in --warc as WARC/1.1 files of requests and responses, with an index beside each file. A WARC file that a killed
-collector left open (.open) is finished when the collector with the same --id starts again.
+collector left open (.open) is finished when the collector with the same --id starts again. Bodies keep their coding there: for br,
+warcio needs Python's brotli. Of a list that is broken it reports what it can read; the message of the attempt has how many.
 
 It logs its progress. "lag_seconds" is how long after their due times tasks were begun, on average since the line before.
 

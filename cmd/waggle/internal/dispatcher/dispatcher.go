@@ -45,7 +45,7 @@ func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*Node, e
 	cfg.Version = cli.Version()
 	cfg.Metrics = server.NewMetrics()
 	n := &Node{ID: cli.Hostname() + "-" + uuid.NewString()[:8], metrics: cfg.Metrics, maxFetches: cfg.MaxFetches, log: log}
-	cfg.HigherEpoch = n.higherEpoch
+	cfg.HigherEpoch, cfg.Feed, cfg.Moved = n.higherEpoch, n.feed, n.lookSoon
 	s, err := server.New(cfg, nil, log)
 	if err != nil {
 		return nil, err
@@ -73,21 +73,27 @@ func (n *Node) attach(store dispatch.Store, epoch uint64) error {
 // Run serves until ctx ends, or the store has failed for good, then drains. The dispatcher runs until the server has taken the
 // last report; the store is closed when both have ended.
 func (n *Node) Run(ctx context.Context) error {
-	err := n.run(ctx, n.hold)
+	err := n.run(ctx, func(serving, loops context.Context, drain func()) error {
+		stop := context.AfterFunc(serving, drain)
+		defer stop()
+		return n.hold(serving, loops, drain)
+	})
 	return errors.Join(err, CloseStore(n.store))
 }
 
 // RunOwned is Run with a store that one of several dispatchers owns: this one serves it or passes calls on.
 func (n *Node) RunOwned(ctx context.Context, s *StoreOptions) error {
 	n.Server.Detach() // so that calls that come before there is an owner wait for it
-	return n.run(ctx, func(serving, loops context.Context, _ func()) error { return n.own(serving, loops, s) })
+	return n.run(ctx, func(serving, loops context.Context, drain func()) error { return n.own(serving, loops, drain, s) })
 }
 
-// run runs the server until ctx ends, keep has ended, or keep calls stop. keep has serving to know when that is, and loops, which end
-// when the server has taken the last report.
-func (n *Node) run(ctx context.Context, keep func(serving, loops context.Context, stop func()) error) error {
+// run runs the server until keep has it drain, or has ended. keep has serving to know when that must be, and loops, which end when the
+// server has taken the last report.
+func (n *Node) run(ctx context.Context, keep func(serving, loops context.Context, drain func()) error) error {
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
+	taking, drain := context.WithCancel(context.WithoutCancel(ctx))
+	defer drain()
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	var g errgroup.Group
@@ -97,12 +103,13 @@ func (n *Node) run(ctx context.Context, keep func(serving, loops context.Context
 	})
 	g.Go(func() error {
 		defer stopServing()
-		return keep(serving, loops, stopServing)
+		defer drain()
+		return keep(serving, loops, drain)
 	})
 	g.Go(func() error {
 		defer stopServing()
 		defer stopLoops()
-		return n.Server.Run(serving)
+		return n.Server.Run(taking)
 	})
 	return g.Wait()
 }
@@ -164,6 +171,7 @@ type StoreOptions struct {
 	copyOf        string
 	allowEviction bool
 	ackReplicas   int
+	standby       bool
 }
 
 // RegisterExisting adds the flags for a store that must exist, with any eviction policy.
@@ -183,6 +191,7 @@ func (s *StoreOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&s.shards, "shards", 0, "`number` of parts that the store is cut into, fixed when it is first used; 0: as it was made, else 1, of a Cluster 64")
 	flags.StringVar(&s.fsync, "fsync", fsyncAlways, "`when` what was written to file:DIR reaches the disk: always, before each answer; after a duration, such as 100ms; never, when the system likes")
 	flags.IntVar(&s.ackReplicas, "ack-replicas", 0, "`number` of Redis replicas that have a submit or report before it is acknowledged")
+	flags.BoolVar(&s.standby, "standby", true, "keep in memory what the owner of a Redis has, to take over within a second; false: a takeover loads it")
 	flags.BoolVar(&s.allowEviction, "allow-eviction", false, "work on a Redis that may evict keys: leases and tasks can then get lost")
 }
 

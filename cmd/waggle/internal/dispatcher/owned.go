@@ -18,16 +18,16 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/redis"
 )
 
-// backend makes what keeps a store that is owned, for a dispatcher with that name and address.
-func (s *StoreOptions) backend(before *redis.Backend, name, address string, follow func(redis.Other), log *zap.Logger) (*redis.Backend, error) {
+// backend makes what keeps a store that is owned. of has what it is to a dispatcher.
+func (s *StoreOptions) backend(of redis.Config, log *zap.Logger) (*redis.Backend, error) {
 	goredis.SetLogger(redisLog{log}) // the client logs for its whole process, not per connection
-	b, err := redis.New(redis.Config{
-		URL: s.URL, Prefix: s.prefix, Name: name, Address: address, AckReplicas: s.ackReplicas,
-		AllowEviction: s.allowEviction, Existing: s.existing, CopyOf: s.copyOf, Before: before, Follow: follow, Logger: log,
-	})
+	of.URL, of.Prefix, of.AckReplicas = s.URL, s.prefix, s.ackReplicas
+	of.AllowEviction, of.Existing, of.CopyOf, of.Logger = s.allowEviction, s.existing, s.copyOf, log
+	b, err := redis.New(of)
 	if err != nil {
 		return nil, cli.Usagef("--store: %s", invalidText(err))
 	}
@@ -40,7 +40,7 @@ const longestTakeover = 8 * time.Second
 // openOwned opens a store that no dispatcher uses.
 func (s *StoreOptions) openOwned(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
 	var owner atomic.Pointer[redis.Other]
-	b, err := s.backend(nil, "waggle on "+cli.Hostname(), "", func(other redis.Other) { owner.Store(&other) }, log)
+	b, err := s.backend(redis.Config{Name: "waggle on " + cli.Hostname(), Follow: func(other redis.Other) { owner.Store(&other) }}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +58,17 @@ func (s *StoreOptions) openOwned(ctx context.Context, log *zap.Logger) (dispatch
 
 // own serves the store whenever this dispatcher owns it, until loops ends; after serving it acquires it no more. While another one
 // owns it, calls go there.
-func (n *Node) own(serving, loops context.Context, s *StoreOptions) error {
+func (n *Node) own(serving, loops context.Context, drain func(), s *StoreOptions) error {
 	warn := rate.Sometimes{First: 1, Interval: awayEach}
 	for wait := firstOpenWait; ; wait = min(2*wait, longestOpenWait) {
 		began := time.Now()
-		err := n.ownOnce(serving, loops, s)
+		moved, err := n.ownOnce(serving, loops, drain, s)
 		switch {
 		case serving.Err() != nil:
-			return nil
+			drain()
+			return n.watch(loops, s)
+		case moved:
+			continue
 		case err != nil && !IsAway(err):
 			return cli.Advise(fmt.Errorf("--store %s: %w", s.Name(), err), mismatchAdvice(err))
 		case time.Since(began) > longestOpenWait: // it was opened
@@ -82,24 +85,53 @@ func (n *Node) own(serving, loops context.Context, s *StoreOptions) error {
 	}
 }
 
-// ownOnce acquires the store, which waits while another dispatcher has it, and serves it until that is over.
-func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
-	b, err := s.backend(n.backend.Load(), n.ID, n.Server.Advertised(), n.follow, n.log)
+// backendConfig is what a backend is to this dispatcher.
+func (n *Node) backendConfig() redis.Config {
+	return redis.Config{Name: n.ID, Address: n.Server.Advertised(), Before: n.backend.Load(), Follow: n.follow}
+}
+
+// watch has the calls that a drain still takes be passed on to the next owner.
+func (n *Node) watch(loops context.Context, s *StoreOptions) error {
+	config := n.backendConfig()
+	config.Watch = true
+	b, err := s.backend(config, n.log)
 	if err != nil {
 		return err
 	}
 	n.backend.Store(b)
+	b.LookSoon()
+	_, err = b.Acquire(loops, backend.Owner{})
+	if loops.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// ownOnce acquires the store, which waits while another dispatcher has it, and serves it until that is over. moved: it was handed over.
+func (n *Node) ownOnce(serving, loops context.Context, drain func(), s *StoreOptions) (moved bool, err error) {
+	config := n.backendConfig()
+	if s.standby {
+		config.Reach = func(ctx context.Context, owner redis.Other) (redis.Stream, error) {
+			return n.Server.StandBy(ctx, server.Owner(owner))
+		}
+		config.Refuses = func(ctx context.Context, owner redis.Other) bool { return n.Server.Refuses(ctx, server.Owner(owner)) }
+	}
+	b, err := s.backend(config, n.log)
+	if err != nil {
+		return false, err
+	}
+	n.backend.Store(b)
 	if err := n.trust(serving, b); err != nil {
-		return errors.Join(err, b.Release(serving))
+		return false, errors.Join(err, b.Release(serving))
 	}
 	stopReading := n.keepTrust(serving, b)
 	defer stopReading()
 	opened, err := store.Open(serving, store.Config{Shards: s.shards, Backend: b, Logger: n.log})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := n.attach(opened, opened.Epoch()); err != nil {
-		return errors.Join(err, opened.Close())
+		return false, errors.Join(err, opened.Close())
 	}
 	term, end := context.WithCancel(loops)
 	defer end()
@@ -108,18 +140,44 @@ func (n *Node) ownOnce(serving, loops context.Context, s *StoreOptions) error {
 		defer end()
 		return n.dispatcher.Run(term, n.operator.Chores()...)
 	})
-	select {
-	case <-b.Done():
-		err = b.Err()
-	case <-opened.Failed():
-		err = opened.Ping(term)
-	case <-ran.Done():
+	for stopping, over := serving.Done(), false; !over; {
+		select {
+		case <-stopping:
+			stopping = nil
+			if _, err := b.HandOver(loops); err != nil { // the drain ends first, and the next owner loads the store
+				n.log.Info("stops without a standby", zap.Error(err))
+				drain()
+			}
+		case <-b.Moving():
+			moved, over = true, true
+		case <-b.Done():
+			err, over = b.Err(), true
+		case <-opened.Failed():
+			err, over = opened.Ping(term), true
+		case <-ran.Done():
+			over = true
+		}
 	}
 	n.Server.Detach()
 	end()
 	err = errors.Join(err, running.Wait(), opened.Close())
 	n.log.Info("does not own the store any more", zap.Error(err))
-	return err
+	return moved, err
+}
+
+// feed serves the stream of a dispatcher that stands by for this one.
+func (n *Node) feed(ctx context.Context, stream server.FeedStream) error {
+	if b := n.backend.Load(); b != nil {
+		return b.Feed(ctx, stream)
+	}
+	return dispatch.ErrNoStandby
+}
+
+// lookSoon looks for another owner of the store.
+func (n *Node) lookSoon() {
+	if b := n.backend.Load(); b != nil {
+		b.LookSoon()
+	}
 }
 
 // trustEach is the time between two reads of the secret by which dispatchers trust each other. Until they have read the same one after

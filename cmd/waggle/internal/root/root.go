@@ -23,6 +23,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/demo"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/explain"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/hold"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/owner"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/pool"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/queue"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/source"
@@ -66,7 +67,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.AddCommand(
 		store.New(o), cert.New(o), contexts.New(o), auth.New(o), audit.New(o),
 		status.New(o), apply.New(o), source.New(o), task.New(o), queue.New(o), pool.New(o), hold.New(o),
-		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), newVersion(o),
+		collector.New(o), task.NewLease(o), explain.New(o), stats.New(o), owner.New(o), newVersion(o),
 	)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -86,8 +87,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	})
 	o.Complete(root)
 	root.SetUsageTemplate(strings.NewReplacer(
-		// A group is no command of its own, though it answers when it is called.
-		"{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}",
+		// A group is no command of its own, though it answers when it is called (finishUsage).
+		"{{if .Runnable}}", "{{if not (and .HasAvailableSubCommands .DisableFlagsInUseLine)}}",
 		// A command that asks no dispatcher refuses the flags for that.
 		"{{if .HasAvailableInheritedFlags}}", `{{if and .HasAvailableInheritedFlags (ne .GroupID "run")}}`,
 	).Replace(root.UsageTemplate()))

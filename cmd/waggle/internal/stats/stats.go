@@ -2,7 +2,6 @@
 package stats
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"time"
@@ -60,15 +59,7 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 
 // addOwnership adds who owns the store, and what the dispatcher that answered has seen of that.
 func addOwnership(sh *human.Sheet, o *pb.Ownership, store *pb.StoreInfo) {
-	sh.Linef("Owner", "%s, epoch %s", cmp.Or(o.GetOwner(), "none"), human.Count(o.GetEpoch()))
-	sh.Line("", o.GetAddress())
-	if o.GetSinceTime() != nil {
-		sh.Linef("", "since %s", human.SinceAt(store.GetTime().AsTime(), o.GetSinceTime()))
-	}
-	ownerless := o.GetOwnerlessDuration().AsDuration()
-	sh.LineIf(ownerless > 0, "Ownerless", "for %s by now", human.Span(ownerless))
-	away := o.GetAwayShards()
-	sh.LineIf(len(away) > 0, "Away", "%d of %s: %s", len(away), human.Plural(store.GetShards(), "shard"), numbers(away))
+	describe.Owner(sh, o, store)
 	sh.Linef("Changes", "%s of owner, %s without, %s ran out", human.Count(o.GetChanges()), human.Span(o.GetTotalOwnerlessDuration().AsDuration()),
 		human.Plural(o.GetSelfFences(), "term"))
 	sh.Linef("Groups", "%s kept, %s refused by epoch", human.Count(o.GetGroups()), human.Count(o.GetGroupsRefused()))
@@ -80,15 +71,4 @@ func addOwnership(sh *human.Sheet, o *pb.Ownership, store *pb.StoreInfo) {
 	sh.LineIf(o.GetItemsRewritten()+o.GetItemsDeleted() > 0, "Rewritten", "%s after failovers, %s deleted", human.Plural(o.GetItemsRewritten(), "item"),
 		human.Count(o.GetItemsDeleted()))
 	sh.LineIf(o.GetLostTasks() > 0, "Died", "acknowledged changes of %s, with their owner", human.Plural(o.GetLostTasks(), "task"))
-}
-
-// numbers are the first numbers of shards.
-func numbers(shards []int32) string {
-	const shown = 10
-	var p human.Phrases
-	for i, shard := range shards {
-		p.AddIf(i < shown, "%d", shard)
-	}
-	p.AddIf(len(shards) > shown, "...")
-	return p.Text()
 }

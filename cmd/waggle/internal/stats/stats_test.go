@@ -71,7 +71,7 @@ func TestStats_ownership(t *testing.T) {
 		t.Errorf("a store without an owner:\n%s", got)
 	}
 	reply.Ownership = &pb.Ownership{}
-	if got := run(t, reply); !strings.Contains(got, "Owner       none, epoch 0\nChanges     0 of owner, 0ms without, 0 terms ran out\nGroups      0 kept, 0 refused by epoch\nDispatcher") {
+	if got := run(t, reply); !strings.Contains(got, "Owner       none, epoch 0\nStandby     none: no other dispatcher is there\nChanges     0 of owner, 0ms without, 0 terms ran out\nGroups      0 kept, 0 refused by epoch\nDispatcher") {
 		t.Errorf("nothing was seen yet:\n%s", got)
 	}
 	reply.Ownership = &pb.Ownership{
@@ -79,13 +79,17 @@ func TestStats_ownership(t *testing.T) {
 		AwayShards: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, OwnerlessDuration: durationpb.New(12 * time.Second), Changes: 3,
 		TotalOwnerlessDuration: durationpb.New(4200 * time.Millisecond), SelfFences: 1, Groups: 1_000_000, GroupBytes: 300_000_000,
 		GroupDuration: durationpb.New(800 * time.Second), GroupsRefused: 2, LoadDuration: durationpb.New(2100 * time.Millisecond), ItemsLoaded: 1_234_567,
-		ItemsRewritten: 1000, ItemsDeleted: 20, LostTasks: 3,
+		ItemsRewritten: 1000, ItemsDeleted: 20, LostTasks: 3, Standby: "dispatcher-b2c4d6e8", ShardsWithoutStandby: 2,
+		WithoutStandbyDuration: durationpb.New(90 * time.Second),
 	}
 	got := run(t, reply)
 	if want := `
 Owner       dispatcher-7f3a91c2, epoch 1,207
             rome.dispatchers.internal.example:7070
             since 3h ago (2026-05-01 09:00:00Z)
+Standby     dispatcher-b2c4d6e8
+            2 of 64 shards have none
+            missing for 1m30s, with another dispatcher there
 Ownerless   for 12s by now
 Away        12 of 64 shards: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...
 Changes     3 of owner, 4.2s without, 1 term ran out

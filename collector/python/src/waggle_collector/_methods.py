@@ -56,6 +56,12 @@ class Methods:
         other, so this is no snapshot. Changes nothing."""
         return self._call("/waggle.v1.AdminService/ListPools", request, v1.ListPoolsResponse, timeout)
 
+    def MoveOwner(self, request: v1.MoveOwnerRequest, timeout: float = 30) -> v1.MoveOwnerResponse:
+        """MoveOwner gives the store from its owner to the standby, as before the owner is stopped. It answers once that
+        has begun; GetStats shows who owns the store. Calls wait meanwhile, some 200 ms. Repeated with the same
+        `owner`, it changes nothing more."""
+        return self._call("/waggle.v1.AdminService/MoveOwner", request, v1.MoveOwnerResponse, timeout)
+
     def ReleaseCollector(self, request: v1.ReleaseCollectorRequest, timeout: float = 30) -> v1.ReleaseCollectorResponse:
         """ReleaseCollector ends the binding of a collector_id, so that the next identity that uses it owns it. Leases of
         the collector continue. Repeated: the answer has no identity, unless somebody has used the id meanwhile."""
@@ -246,6 +252,12 @@ class AsyncMethods:
         """ListPools lists by name the pools that have queues with waiting tasks. The shards are counted one after the
         other, so this is no snapshot. Changes nothing."""
         return await self._call("/waggle.v1.AdminService/ListPools", request, v1.ListPoolsResponse, timeout)
+
+    async def MoveOwner(self, request: v1.MoveOwnerRequest, timeout: float = 30) -> v1.MoveOwnerResponse:
+        """MoveOwner gives the store from its owner to the standby, as before the owner is stopped. It answers once that
+        has begun; GetStats shows who owns the store. Calls wait meanwhile, some 200 ms. Repeated with the same
+        `owner`, it changes nothing more."""
+        return await self._call("/waggle.v1.AdminService/MoveOwner", request, v1.MoveOwnerResponse, timeout)
 
     async def ReleaseCollector(self, request: v1.ReleaseCollectorRequest, timeout: float = 30) -> v1.ReleaseCollectorResponse:
         """ReleaseCollector ends the binding of a collector_id, so that the next identity that uses it owns it. Leases of

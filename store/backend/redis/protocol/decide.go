@@ -16,8 +16,9 @@ type Epoch struct {
 // Record is what the owner's record says about ownership. Two equal records mean that nobody renewed in between.
 type Record struct {
 	Epoch    Epoch
-	Beat     uint64 // rises with each renewal
-	Released bool   // the owner has stopped and handed over
+	Beat     uint64  // rises with each renewal that is sent, confirmed or not
+	Released bool    // the owner has stopped and handed over
+	Standby  Process // the dispatcher that follows the owner's groups, may force a takeover and is the heir of a hand-over; zero: none
 }
 
 // Head is what a group is conditional on and what it writes. Only the owner writes it, and one pair of Epoch and Seq is always
@@ -48,8 +49,13 @@ func MayServe(age, term time.Duration) bool { return age < term*2/3 }
 // MayAcquire reports whether me may try to become the owner. Watched is for how long, by its own clock, me has read this same
 // record on one connection that answered throughout. A broken connection sets it to zero: the next one may lead to
 // a replica that has never received the owner's last renewals.
+//
+// A record that was released to a standby is for that standby at first, because it has the memory. The others wait for a term,
+// since the standby may have died.
 func MayAcquire(me Process, found Record, watched, term time.Duration) bool {
-	return found.Released || found.Epoch.Process == me || watched >= term
+	mine := found.Epoch.Process == me
+	given := found.Released && (found.Standby == 0 || found.Standby == me)
+	return mine || given || watched >= term
 }
 
 // Compare is the condition of a group, both for EXEC (by WATCH) and for the script: nothing else may have been written in between.

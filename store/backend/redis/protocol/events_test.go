@@ -25,10 +25,16 @@ const (
 	lockByHand
 	expire
 	handOver
+	breakStream
+	renewLate
+	acquireLate
 	lastFault
 
 	lag // the replica stops following; costs nothing without a failover
 	arrive
+	arriveScript
+	deliver
+	scan
 	reply
 	readBack
 	load
@@ -45,6 +51,8 @@ const (
 	report
 	extend
 	grant
+	force
+	follow
 	tick
 	kinds
 )
@@ -58,12 +66,15 @@ var texts = [kinds]string{
 	room: "Redis has room", renewed: "the reply to its renewal reaches %s", renew: "%s renews its term", undo: "%s undoes a grant", requeue: "%s requeues task %d",
 	acquire: "%s acquires", hear: "%s hears of a higher epoch", report: "%s takes a report of task %d", extend: "%s renews the lease of task %d", grant: "%s grants task %d",
 	handOver: "%s hands over", tick: "a second passes",
+	breakStream: "the stream to %s breaks", renewLate: "the renewal of %s is delayed, its connection times out",
+	acquireLate: "%s acquires, but that is delayed and times out", arriveScript: "the delayed script arrives", deliver: "the next group reaches the standby",
+	scan: "%s goes on with its load", force: "%s forces a takeover", follow: "%s begins to follow %s",
 }
 
 // unique lists the kinds of faults that happen once in a run.
 const unique = 1<<pause | 1<<kill | 1<<slowTick | 1<<stepBack | 1<<stepAhead | 1<<fill | 1<<lockByHand | 1<<handOver
 
-// event is a kind with its process and its task.
+// event is a kind with its process and its task, or the process that is followed.
 type event struct{ kind, process, task uint8 }
 
 // bounds limit a run: how many faults, commands and acquires it has, and which kinds of faults. No kind means every kind.
@@ -77,7 +88,7 @@ func events() []event {
 	var all []event
 	for k := range kinds {
 		switch k {
-		case lag, failover, stepBack, stepAhead, fill, arrive, room, tick:
+		case lag, failover, stepBack, stepAhead, fill, arrive, arriveScript, deliver, room, tick:
 			all = append(all, event{kind: uint8(k)})
 		case lastFault:
 		case expire, lockByHand:
@@ -88,6 +99,12 @@ func events() []event {
 			for p := range processes {
 				for task := range tasks {
 					all = append(all, event{uint8(k), uint8(p), uint8(task)})
+				}
+			}
+		case follow:
+			for p := range processes {
+				for of := range processes {
+					all = append(all, event{uint8(k), uint8(p), uint8(of)})
 				}
 			}
 		default:
@@ -109,7 +126,7 @@ func (s *state) can(m mutant, b bounds, e event) bool {
 	owns := o.runs() && o.phase != candidate
 	idle := m.serves(o) && o.group.state == groupNone && o.undo == 0 && !o.doubt
 	free := idle && s.commands < b.commands
-	it := o.mem[task]
+	it := o.mem[task%tasks] // to follow, the task is a process
 	switch k {
 	case pause, kill:
 		return o.runs()
@@ -119,8 +136,24 @@ func (s *state) can(m mutant, b bounds, e event) bool {
 		return owns && o.phase == ready && o.group.state == groupReady && !s.late.valid
 	case send:
 		return owns && o.phase == ready && o.group.state == groupReady
-	case loseAcquire, acquire:
+	case acquire:
 		return s.acquires < b.acquires && s.mayAcquire(m, p)
+	case force:
+		return s.acquires < b.acquires && !s.mayAcquire(m, p) && s.mayForce(m, p)
+	case loseAcquire:
+		return s.acquires < b.acquires && (s.mayAcquire(m, p) || s.mayForce(m, p))
+	case acquireLate:
+		return s.acquires < b.acquires && (s.mayAcquire(m, p) || s.mayForce(m, p)) && !s.script.valid
+	case arriveScript:
+		return s.script.valid
+	case breakStream:
+		return s.feed.open && int(s.feed.to) == p
+	case deliver:
+		return s.feed.count > 0 && s.procs[s.feed.to].runs()
+	case scan:
+		return s.mayScan(m, p)
+	case follow:
+		return s.streams > 0 && s.acquires < b.acquires && !s.feed.open && o.runs() && o.phase == candidate && s.leads(task, p)
 	case failover:
 		return s.lagging
 	case slowTick, tick, stepBack, stepAhead:
@@ -133,7 +166,7 @@ func (s *state) can(m mutant, b bounds, e event) bool {
 		return task == 0
 	case expire:
 		found := s.primary.items[task]
-		return found.state == leased && !past(found, s.over[task])
+		return found.state == leased && (!past(found, s.over[task]) || s.spared(task))
 	case lag:
 		return !s.lagging && s.faults < b.faults && (b.only == 0 || b.only&(1<<failover) != 0)
 	case arrive:
@@ -152,20 +185,23 @@ func (s *state) can(m mutant, b bounds, e event) bool {
 		return owns && o.renewing
 	case renew:
 		return owns && !o.renewing
+	case renewLate:
+		return owns && !o.renewing && !s.script.valid
 	case undo:
 		return owns && o.phase == ready && o.rewrite == 0 && o.group.state == groupNone && o.undo != 0
 	case requeue:
-		return idle && it.state == leased && (past(it, s.over[task]) || m.requeuesEarly)
+		return idle && it.state == leased && (past(it, s.over[task]) && !o.spares[task] || m.requeuesEarly)
 	case hear:
 		return owns && s.highest() > o.epoch.number
 	case report:
 		return free && it.state == leased && s.leases[task].fence == it.fence
 	case extend:
-		return free && it.state == leased && it.renewal == 0 && s.leases[task].live && s.leases[task].fence == it.fence
+		return free && it.state == leased && it.renewal == 0 && (s.leases[task].live || s.gap[task]) && s.leases[task].fence == it.fence
 	case grant:
 		return free && it.state == waiting
 	case handOver:
-		return idle && s.primary.epoch == o.epoch
+		early := m.releasesEarly && m.serves(o) && o.group.state == groupReplied
+		return (idle || early) && s.primary.epoch == o.epoch
 	}
 	return false
 }
@@ -215,9 +251,20 @@ func (s *state) do(m mutant, e event) {
 		s.loadRest(m, p)
 	case repair:
 		o.repair(m)
-	case loseAcquire, acquire:
+	case loseAcquire, acquireLate, acquire, force:
 		s.acquires++
-		s.acquire(m, p, k == acquire)
+		s.acquire(m, p, k)
+	case arriveScript:
+		s.arrive(m)
+	case breakStream:
+		s.hangUp(m)
+	case deliver:
+		s.deliver(m)
+	case scan:
+		s.scan(m, p)
+	case follow:
+		s.streams--
+		s.follow(m, task, p)
 	case failover:
 		s.failover(m)
 	case lag:
@@ -236,31 +283,53 @@ func (s *state) do(m mutant, e event) {
 		s.primary.locks[task] = foreign
 	case expire:
 		s.expire(m, task)
-	case renew:
-		if s.found(m, o.epoch) == o.epoch {
-			s.beat()
-			o.renewing, o.renewAge = true, 0
-		} else {
-			o.phase, o.seen = candidate, max(o.seen, s.primary.epoch.number)
-		}
+	case renew, renewLate:
+		s.renew(m, p, k == renewLate)
 	case renewed:
 		o.age, o.renewing = o.renewAge, false
 		if m.countsFromAnswer {
 			o.age = 0
 		}
+		o.broken, o.outdated = o.broken && o.outdated && !m.confirmsByOld, false
 		step := s.resolve(m, o)
 		o.doubt = !m.renewsBlindly && o.phase == ready && step != protocol.Confirm && step != protocol.Resend
 	case hear:
 		o.phase, o.seen = candidate, s.highest()
 	case handOver:
-		s.primary.released, o.phase = true, candidate
+		s.release(m, p)
 	default:
 		s.command(m, k, o, task)
 	}
+	s.settleFeed(m)
 }
 
-// expire lets the deadline of the lease in the store's record pass, and the lock's TTL with it.
+// attended reports whether an owner could renew a lease.
+func (s *state) attended(m mutant) bool {
+	for p := range s.procs {
+		if o := &s.procs[p]; !o.dead && o.phase == ready && m.inTerm(o) && o.epoch == s.primary.epoch {
+			return true
+		}
+	}
+	return false
+}
+
+// spared reports whether an owner gives the lease of task k more time, which may end.
+func (s *state) spared(k int) bool {
+	for p := range s.procs {
+		if o := &s.procs[p]; o.phase == ready && o.spares[k] {
+			return true
+		}
+	}
+	return false
+}
+
+// expire lets the deadline of the lease in the store's record pass, and the lock's TTL with it. If it has passed already, then the time
+// passes that an owner has added.
 func (s *state) expire(m mutant, k int) {
+	s.gap[k] = !s.attended(m)
+	for p := range s.procs {
+		s.procs[p].spares[k] = s.procs[p].spares[k] && s.gap[k]
+	}
 	it := s.primary.items[k]
 	s.over[k] = lease{fence: it.fence, renewal: it.renewal}
 	l := &s.leases[k]
@@ -302,6 +371,9 @@ func (s *state) command(m mutant, k kind, o *process, task int) {
 			g.writes[1] = true
 		}
 	default: // requeue, undo
+		if k == requeue && s.gap[task] && past(it, s.over[task]) && o.epoch == s.primary.epoch {
+			s.wrong = "a lease ended whose deadline passed while nobody could renew it"
+		}
 		it.state, g.locks[task] = waiting, lockDeleted
 	}
 	o.mem[task], g.writes[task] = it, true
@@ -423,7 +495,9 @@ func (e event) text() string {
 		return fmt.Sprintf(texts[k], e.task)
 	case requeue, report, extend, grant:
 		return fmt.Sprintf(texts[k], names[e.process], e.task)
-	case lag, failover, stepBack, stepAhead, fill, arrive, room, tick:
+	case follow:
+		return fmt.Sprintf(texts[k], names[e.process], names[e.task])
+	case lag, failover, stepBack, stepAhead, fill, arrive, arriveScript, deliver, room, tick:
 		return texts[k]
 	default:
 		return fmt.Sprintf(texts[k], names[e.process])

@@ -20,11 +20,10 @@ type result struct {
 	trace                      string
 }
 
-// explore visits every state that is reachable within b, nearest first, so that a counterexample is the shortest. It stops at the
-// first one.
-func explore(m mutant, b bounds) result {
+// explore visits every state that is reachable from the first within b, nearest first, so that a counterexample is the shortest. It
+// stops at the first one.
+func explore(m mutant, b bounds, first state) result {
 	all, seed := events(), maphash.MakeSeed()
-	first := initial()
 	visited := map[uint64]struct{}{}
 	key := func(s *state) uint64 {
 		swapped := s.swap()
@@ -33,62 +32,89 @@ func explore(m mutant, b bounds) result {
 	visited[key(&first)] = struct{}{}
 	// Each state is known by its number; how it was reached is enough to build it again.
 	from, by := []uint32{0}, []event{{}}
-	type entry struct {
-		s state
-		n uint32
-	}
-	r := result{states: 1}
-	for frontier := []entry{{s: first}}; len(frontier) > 0; r.depth++ {
-		var next []entry
-		for _, at := range frontier {
-			for _, e := range all {
-				if !at.s.can(m, b, e) {
-					continue
-				}
-				s := at.s
-				s.do(m, e)
-				s.canonical(b)
-				r.transitions++
-				h := key(&s)
-				if _, ok := visited[h]; ok {
-					continue
-				}
-				visited[h] = struct{}{}
-				from, by = append(from, at.n), append(by, e)
-				n := uint32(len(by) - 1)
-				r.wrong = s.check(m)
-				if r.wrong == "" && n%recoverEvery == 0 {
-					if r.wrong = s.recovers(m, all, false); r.wrong == "" && s.full {
-						r.wrong = s.recovers(m, all, true)
-					}
-				}
-				if r.wrong != "" {
-					var way string // that a recovery took beyond this state
-					r.wrong, way, _ = strings.Cut(r.wrong, "\n")
-					r.states, r.trace = len(by), trace(m, b, from, by, n)+way
-					return r
-				}
-				next = append(next, entry{s, n})
-			}
+	var waits queue
+	waits.push(&first)
+	r := result{}
+	for at, level := 0, 1; at < len(by); at++ {
+		if at == level {
+			r.depth++
+			level = len(by)
 		}
-		frontier = next
+		before := waits.pop()
+		for _, e := range all {
+			if !before.can(m, b, e) {
+				continue
+			}
+			s := *before
+			s.do(m, e)
+			s.canonical(m, b)
+			r.transitions++
+			h := key(&s)
+			if _, ok := visited[h]; ok {
+				continue
+			}
+			visited[h] = struct{}{}
+			n := uint32(len(by))
+			from, by = append(from, uint32(at)), append(by, e)
+			r.wrong = s.check(m)
+			if r.wrong == "" && n%recoverEvery == 0 {
+				if r.wrong = s.recovers(m, all, false); r.wrong == "" && s.full {
+					r.wrong = s.recovers(m, all, true)
+				}
+			}
+			if r.wrong != "" {
+				var way string // that a recovery took beyond this state
+				r.wrong, way, _ = strings.Cut(r.wrong, "\n")
+				r.states, r.trace = len(by), trace(m, b, first, path(from, by, n))+way
+				return r
+			}
+			waits.push(&s)
+		}
 	}
 	r.states = len(by)
 	return r
 }
 
-// trace tells how state n was reached, one event a line, each with the store and the processes after it.
-func trace(m mutant, b bounds, from []uint32, by []event, n uint32) string {
-	var path []event
-	for ; n != 0; n = from[n] {
-		path = append(path, by[n])
+// queue has states in the order of their numbers, in pages that are freed once all of their states were taken.
+type queue struct {
+	pages [][]state
+	taken int // of the first page
+}
+
+func (q *queue) push(s *state) {
+	const page = 128
+	last := len(q.pages) - 1
+	if last < 0 || len(q.pages[last]) == page {
+		q.pages = append(q.pages, make([]state, 0, page))
+		last++
 	}
-	slices.Reverse(path)
-	s := initial()
+	q.pages[last] = append(q.pages[last], *s)
+}
+
+func (q *queue) pop() *state {
+	page := q.pages[0]
+	s := &page[q.taken]
+	if q.taken++; q.taken == cap(page) {
+		q.pages[0], q.pages, q.taken = nil, q.pages[1:], 0
+	}
+	return s
+}
+
+// path returns the events that lead to state n.
+func path(from []uint32, by []event, n uint32) (events []event) {
+	for ; n != 0; n = from[n] {
+		events = append(events, by[n])
+	}
+	slices.Reverse(events)
+	return events
+}
+
+// trace lists events, one a line, each with the store after it.
+func trace(m mutant, b bounds, s state, path []event) string {
 	var text strings.Builder
 	for i, e := range path {
 		s.do(m, e)
-		s.canonical(b)
+		s.canonical(m, b)
 		fmt.Fprintf(&text, "%3d. %-58s %s\n", i+1, e.text(), s.line())
 	}
 	return text.String()
@@ -111,7 +137,7 @@ func (s *state) line() string {
 }
 
 // canonical clears what cannot matter any more and numbers the beats anew, so that equal situations are equal states.
-func (s *state) canonical(b bounds) {
+func (s *state) canonical(m mutant, b bounds) {
 	if s.faults >= b.faults {
 		s.once, s.replica, s.lagging = 0, store{}, false
 	}
@@ -121,10 +147,11 @@ func (s *state) canonical(b bounds) {
 	if !s.late.valid {
 		s.late = message{}
 	}
-	beats := [2 + processes]*uint8{&s.primary.beat, &s.replica.beat}
+	s.canonicalFeed(m, b)
+	beats := [3 + processes]*uint8{&s.primary.beat, &s.replica.beat, &s.script.beat}
 	for p := range s.procs {
 		o := &s.procs[p]
-		beats[2+p] = &o.watchBeat
+		beats[3+p] = &o.watchBeat
 		if !o.watching || s.acquires >= b.acquires { // nobody can act on what is watched any more
 			o.watching = false
 			o.watched, o.watchBeat = 0, 0
@@ -133,7 +160,7 @@ func (s *state) canonical(b bounds) {
 			o.renewAge = 0
 		}
 		if o.phase == candidate {
-			o.age, o.epoch, o.lost, o.doubt = 3, epoch{}, false, false
+			o.age, o.epoch, o.lost, o.doubt, o.broken, o.outdated = 3, epoch{}, false, false, false, false
 		} else {
 			o.watching, o.watched, o.watchBeat = false, 0, 0
 		}
@@ -141,6 +168,12 @@ func (s *state) canonical(b bounds) {
 			o.kept, o.mem, o.fence, o.group, o.undo, o.rewrite = [tasks]item{}, [tasks]item{}, 0, group{}, 0, 0
 			o.line = line{}
 		}
+		for k, it := range o.mem {
+			o.spares[k] = o.spares[k] && o.phase == ready && it.state == leased && past(it, s.over[k])
+		}
+	}
+	for k, it := range s.primary.items {
+		s.gap[k] = s.gap[k] && it.state == leased && past(it, s.over[k])
 	}
 	var rank uint8
 	for last := -1; ; rank++ {
@@ -181,6 +214,22 @@ func (s *state) swap() state {
 	for p := range o.procs {
 		q := &o.procs[p]
 		swap(&q.epoch, &q.line.base.epoch, &q.line.kept.epoch, &q.line.sent.epoch, &q.group.after.epoch, &q.group.head.epoch)
+		swap(&q.follower.has.epoch, &q.follower.next.epoch, &q.follower.gone)
+		swap(&q.follower.held.after.epoch, &q.follower.held.head.epoch)
+	}
+	swap(&o.script.epoch, &o.script.own, &o.feed.epoch)
+	for i := range o.feed.groups {
+		swap(&o.feed.groups[i].after.epoch, &o.feed.groups[i].head.epoch)
+	}
+	for _, p := range []*uint8{&o.script.from, &o.feed.from, &o.feed.to} {
+		if *p > 0 {
+			*p = 3 - *p
+		}
+	}
+	for _, p := range []*uint8{&o.primary.standby, &o.replica.standby, &o.script.standby} {
+		if *p > 1 {
+			*p = 5 - *p
+		}
 	}
 	if o.torn > 1 && o.torn != nobody {
 		o.torn = 5 - o.torn
@@ -190,76 +239,51 @@ func (s *state) swap() state {
 
 // TestExplore_Protocol wants no invariant broken in any state within the bounds. WAGGLE_EXPLORE=long takes the larger ones.
 func TestExplore_Protocol(t *testing.T) {
-	runs := []bounds{ // seconds, under the race detector too
-		{faults: 1, commands: 2, acquires: 1},
-		{faults: 1, commands: 1, acquires: 2},
-		{faults: 2, commands: 1, acquires: 1, only: 1<<failover | 1<<sendLate | 1<<loseReply | 1<<pause},
+	const (
+		plain  = 1<<breakStream - 1 // without delayed scripts
+		breaks = 1<<breakStream | 1<<kill | 1<<failover | 1<<handOver
+	)
+	type run struct {
+		b     bounds
+		first state
+		m     mutant // what is allowed to be different
+	}
+	late := mutant{standbyMutant: standbyMutant{feedsAfter: true}}
+	runs := []run{ // seconds
+		{b: bounds{faults: 1, commands: 2, acquires: 1}, first: initial()},
+		{b: bounds{faults: 1, commands: 1, acquires: 2}, first: initial()},
+		{b: bounds{faults: 2, commands: 1, acquires: 1, only: 1<<failover | 1<<sendLate | 1<<loseReply | 1<<pause}, first: initial()},
+		{b: bounds{faults: 1, commands: 2, acquires: 1, only: breaks | 1<<sendLate | 1<<expire}, first: initial().warmed(1)},
+		{b: bounds{faults: 1, commands: 1, acquires: 2, only: 1 << sendLate}, first: initial().warmed(1)},
+		{b: bounds{faults: 1, commands: 1, acquires: 1, only: breaks}, first: initial().following(1)},
+		{b: bounds{faults: 2, commands: 1, acquires: 1, only: 1<<breakStream | 1<<failover}, first: initial().warmed(0)},
+		{b: bounds{faults: 1, commands: 2, acquires: 1, only: breaks}, first: initial().warmed(0), m: late},
 	}
 	if os.Getenv("WAGGLE_EXPLORE") == "long" {
-		runs = []bounds{
-			{faults: 1, commands: 4, acquires: 2},
-			{faults: 2, commands: 2, acquires: 2},
-			{faults: 2, commands: 3, acquires: 2, only: 1<<failover | 1<<sendLate},
-			{faults: 3, commands: 2, acquires: 1},
-			{faults: 3, commands: 1, acquires: 2, only: 1<<failover | 1<<pause},
-			{faults: 3, commands: 2, acquires: 2, only: 1<<sendLate | 1<<pause | 1<<expire},
-			{faults: 3, commands: 3, acquires: 1, only: 1<<failover | 1<<sendLate | 1<<pause | 1<<expire},
+		runs = []run{
+			{b: bounds{faults: 1, commands: 4, acquires: 2}, first: initial()},
+			{b: bounds{faults: 2, commands: 2, acquires: 2, only: plain}, first: initial()},
+			{b: bounds{faults: 2, commands: 3, acquires: 2, only: 1<<failover | 1<<sendLate}, first: initial()},
+			{b: bounds{faults: 3, commands: 2, acquires: 1, only: plain}, first: initial()},
+			{b: bounds{faults: 3, commands: 1, acquires: 2, only: 1<<failover | 1<<pause}, first: initial()},
+			{b: bounds{faults: 3, commands: 2, acquires: 2, only: 1<<sendLate | 1<<pause | 1<<expire}, first: initial()},
+			{b: bounds{faults: 3, commands: 3, acquires: 1, only: 1<<failover | 1<<sendLate | 1<<pause | 1<<expire}, first: initial()},
+			{b: bounds{faults: 2, commands: 2, acquires: 1}, first: initial().warmed(1)},
+			{b: bounds{faults: 1, commands: 2, acquires: 2}, first: initial().warmed(1)},
+			{b: bounds{faults: 2, commands: 1, acquires: 2, only: breaks}, first: initial().warmed(1)},
+			{b: bounds{faults: 3, commands: 1, acquires: 1, only: breaks | 1<<renewLate | 1<<acquireLate}, first: initial().warmed(1)},
+			{b: bounds{faults: 3, commands: 1, acquires: 1, only: breaks | 1<<sendLate | 1<<pause}, first: initial().warmed(1)},
+			{b: bounds{faults: 2, commands: 2, acquires: 1, only: breaks | 1<<sendLate}, first: initial().following(1)},
+			{b: bounds{faults: 2, commands: 2, acquires: 1, only: breaks | 1<<sendLate}, first: initial().warmed(1), m: late},
 		}
 	}
-	for _, b := range runs {
+	for _, r := range runs {
 		begin := time.Now()
-		r := explore(mutant{}, b)
-		t.Logf("%d faults, %d commands, %d acquires: %d states, depth %d, %d transitions in %v",
-			b.faults, b.commands, b.acquires, r.states, r.depth, r.transitions, time.Since(begin).Round(time.Millisecond))
-		if r.wrong != "" {
-			t.Fatalf("%s\n%s", r.wrong, r.trace)
+		found := explore(r.m, r.b, r.first)
+		t.Logf("%d faults, %d commands, %d acquires, %d streams: %d states, depth %d, %d transitions in %v", r.b.faults, r.b.commands,
+			r.b.acquires, r.first.streams, found.states, found.depth, found.transitions, time.Since(begin).Round(time.Millisecond))
+		if found.wrong != "" {
+			t.Fatalf("%s\n%s", found.wrong, found.trace)
 		}
-	}
-}
-
-// TestExplore_Mutants wants the explorer to find what is wrong in each mutant, and logs how.
-func TestExplore_Mutants(t *testing.T) {
-	const rewrites = 1 << failover
-	for _, c := range []struct {
-		name string
-		m    mutant
-		b    bounds
-	}{
-		{"head not watched", mutant{headNotWatched: true}, bounds{1, 2, 1, 1 << sendLate}},
-		{"epoch not compared", mutant{epochNotCompared: true}, bounds{1, 1, 1, 1 << sendLate}},
-		{"script without compare", mutant{scriptNotCompared: true}, bounds{2, 2, 1, 1<<fill | 1<<sendLate}},
-		{"resend without reading", mutant{resendsBlindly: true}, bounds{2, 3, 1, rewrites | 1<<loseReply}},
-		{"acquire not conditional on the record", mutant{acquiresBlindly: true}, bounds{0, 0, 2, 0}},
-		{"no margin at two thirds", mutant{noMargin: true}, bounds{1, 0, 1, 1 << slowTick}},
-		{"term counted from the answer", mutant{countsFromAnswer: true}, bounds{1, 0, 1, 1 << slowTick}},
-		{"record watched across a failover", mutant{watchesAcrossFailover: true}, bounds{2, 0, 1, rewrites | 1<<slowTick}},
-		{"answer before the group", mutant{answersEarly: true}, bounds{1, 2, 1, 1 << loseReply}},
-		{"grant answered without its lock", mutant{answersFailedLock: true}, bounds{1, 1, 1, 1 << lockByHand}},
-		{"requeue before the deadline", mutant{requeuesEarly: true}, bounds{0, 2, 1, 0}},
-		{"renewal kept in the lock only", mutant{renewsLockOnly: true}, bounds{1, 3, 1, 1 << expire}},
-		{"read of what is not kept", mutant{readsMemory: true}, bounds{0, 1, 1, 0}},
-		{"fallen epoch accepted", mutant{fallenEpoch: true}, bounds{1, 0, 2, rewrites}},
-		{"fence from the clock only", mutant{clockFence: true}, bounds{1, 3, 1, 1 << stepBack}},
-		{"sequence used again", mutant{reusesSequence: true}, bounds{2, 3, 0, rewrites | 1<<sendLate}},
-		{"rewrite without deletes", mutant{rewriteWithoutDeletes: true}, bounds{1, 2, 1, rewrites}},
-		{"rewrite deletes first", mutant{rewriteDeletesFirst: true}, bounds{1, 2, 1, rewrites}},
-		{"rewrite without locks", mutant{rewriteOmitsLocks: true}, bounds{1, 3, 1, rewrites}},
-		{"rewrite follows the last confirmed head", mutant{rewriteFollowsKept: true}, bounds{1, 1, 1, rewrites}},
-		{"loss not noticed without work", mutant{renewsBlindly: true}, bounds{1, 1, 1, rewrites}},
-		{"full store without script", mutant{neverScripts: true}, bounds{1, 1, 1, 1 << fill}},
-		{"answer after the term", mutant{answersLate: true}, bounds{2, 2, 1, 1<<pause | 1<<expire}},
-		{"epoch without process", mutant{epochWithoutProcess: true}, bounds{1, 2, 2, rewrites}},
-		{"memory loaded before the check", mutant{loadedEarly: true}, bounds{0, 0, 2, 0}},
-		{"load not verified", mutant{loadsUnverified: true}, bounds{1, 2, 2, rewrites}},
-		{"memory kept whatever the head", mutant{keepsMemory: true}, bounds{0, 1, 2, 0}},
-		{"base forgotten", mutant{forgetsBase: true}, bounds{1, 2, 2, rewrites}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := explore(c.m, c.b)
-			t.Logf("%d states, depth %d: %s\n%s", r.states, r.depth, r.wrong, r.trace)
-			if r.wrong == "" {
-				t.Errorf("not found in %d states", r.states)
-			}
-		})
 	}
 }

@@ -25,6 +25,8 @@ type mutant struct {
 	loadsUnverified, loadedEarly, forgetsBase, keepsMemory                bool
 	answersLate, renewsBlindly, neverScripts, rewriteFollowsKept          bool
 	epochWithoutProcess, renewsLockOnly, requeuesEarly, rewriteOmitsLocks bool
+	endsInGap                                                             bool
+	standbyMutant
 }
 
 // The protocol's types in a byte a number: a state has many of them, and an exploration millions of states.
@@ -80,6 +82,7 @@ type store struct {
 	epoch    epoch
 	beat     uint8 // of the record; its epoch is the store's
 	released bool
+	standby  uint8 // 1 + the process that the record names, or 0
 	head     head
 	items    [tasks]item
 	locks    [tasks]uint8 // the fence of the token, foreign, or 0
@@ -133,6 +136,8 @@ type process struct {
 	age          uint8 // since the send of the last confirmed renewal
 	renewing     bool
 	renewAge     uint8
+	broken       bool // the stream of a standby broke, and no renewal that was sent after that is confirmed
+	outdated     bool // the renewal on its way was sent before that
 	watching     bool // a record was read on this connection
 	watched      uint8
 	watchBeat    uint8
@@ -141,10 +146,12 @@ type process struct {
 	kept, mem [tasks]item // as of the last confirmed group; with the group on its way
 	fence     uint8       // the last that was minted
 	group     group
-	doubt     bool  // a renewal has read a head that is not the owner's last
-	undo      uint8 // 1 + the task whose grant failed at its lock
-	rewrite   uint8 // the next part of a rewrite: 1, 2, or 0 if there is none
-	lost      bool  // for the invariants: a failover has lost its epoch, and it cannot know
+	doubt     bool        // a renewal has read a head that is not the owner's last
+	undo      uint8       // 1 + the task whose grant failed at its lock
+	rewrite   uint8       // the next part of a rewrite: 1, 2, or 0 if there is none
+	spares    [tasks]bool // leases whose deadline had passed when memory began to serve: they get as much time as nobody could renew them
+	follower  follower
+	lost      bool // for the invariants: a failover has lost its epoch, and it cannot know
 }
 
 // message is a group whose EXEC arrives late.
@@ -166,12 +173,16 @@ type state struct {
 	primary, replica store
 	lagging          bool // the replica has stopped at what it has; else it equals the primary
 	late             message
+	script           script
+	feed             feed
 	procs            [processes]process
 	now              uint8 // Redis' clock
 	full             bool
 	over             [tasks]lease // the last lease of each task whose deadline is past
+	gap              [tasks]bool  // nobody could renew it then
 
 	commands, acquires, faults uint8  // used of the budget
+	streams                    uint8  // to a standby, that may yet begin
 	once                       uint32 // kinds of events that happened and may not again
 
 	// What clients know, and what a failover has cost: only invariants read these.
@@ -212,7 +223,8 @@ func (m mutant) inTerm(o *process) bool {
 
 // serves reports whether a process answers now. While it rewrites, what it remembers is not kept.
 func (m mutant) serves(o *process) bool {
-	return o.runs() && o.phase == ready && o.rewrite == 0 && m.inTerm(o)
+	answers := m.noMargin || protocol.MayAnswer(clock(o.age), term, o.broken && !m.ignoresBreak)
+	return o.runs() && o.phase == ready && o.rewrite == 0 && m.inTerm(o) && answers
 }
 
 // found is what an owner with the epoch own takes the store's for.
@@ -239,6 +251,7 @@ func (s *state) exec(m mutant, from int, own epoch, g *group) protocol.Reply {
 	case !protocol.Compare(own.wide(), s.found(m, own).wide(), after.wide(), s.primary.head.wide()):
 		return protocol.ReplyNil
 	}
+	s.wrote(from, false)
 	g.failed, g.bare = false, false
 	for k := range tasks {
 		if g.writes[k] {
@@ -299,6 +312,9 @@ func (s *state) send(m mutant, p int, late bool) {
 	if m.answersEarly {
 		s.answer(m, o, !g.failed)
 	}
+	if !m.feedsAfter {
+		s.push(m, p, g)
+	}
 	if late {
 		s.late = message{valid: true, from: uint8(p), epoch: o.epoch, group: *g}
 		g.state = groupUnsure
@@ -316,7 +332,7 @@ func (s *state) replied(m mutant, p int) {
 	o := &s.procs[p]
 	switch protocol.AfterSend(o.group.reply) {
 	case protocol.Confirm:
-		s.confirm(m, o, !o.group.failed || m.answersFailedLock)
+		s.confirm(m, p, !o.group.failed || m.answersFailedLock)
 	case protocol.Script:
 		o.group.state, o.group.script = groupReady, !m.neverScripts
 	default:
@@ -325,8 +341,12 @@ func (s *state) replied(m mutant, p int) {
 }
 
 // confirm is what an owner does when its group is known to be kept; stands is false if SET NX failed.
-func (s *state) confirm(m mutant, o *process, stands bool) {
+func (s *state) confirm(m mutant, p int, stands bool) {
+	o := &s.procs[p]
 	g := o.group
+	if m.feedsAfter {
+		s.push(m, p, &g)
+	}
 	o.line, o.kept, o.group = narrowLine(o.line.wide().Confirmed()), o.mem, group{}
 	if g.repair {
 		o.rewrite = (o.rewrite + 1) % 3
@@ -337,7 +357,7 @@ func (s *state) confirm(m mutant, o *process, stands bool) {
 			o.undo = uint8(k + 1)
 		}
 	}
-	if (m.serves(o) || m.answersLate) && !o.lost && !m.answersEarly {
+	if (m.serves(o) || m.answersLate || m.releasesEarly) && !o.lost && !m.answersEarly {
 		o.group = g
 		s.answer(m, o, stands)
 		o.group = group{}
@@ -406,16 +426,16 @@ func (s *state) readBack(m mutant, p int) {
 	case protocol.StepDown:
 		o.phase, o.seen = candidate, max(o.seen, s.primary.epoch.number)
 	case protocol.Confirm:
-		o.phase = ready
+		s.begin(m, o)
 		stands := true
 		for k := range tasks {
 			if o.group.locks[k] == lockNX {
 				stands = s.primary.locks[k] == o.group.items[k].fence
 			}
 		}
-		s.confirm(m, o, stands)
+		s.confirm(m, p, stands)
 	case protocol.Resend:
-		o.phase = ready
+		s.begin(m, o)
 		if o.group.state != groupNone {
 			o.group.state = groupReady
 			if o.group.head.epoch != o.epoch { // another epoch is another group, so it gets another number
@@ -423,13 +443,27 @@ func (s *state) readBack(m mutant, p int) {
 			}
 		}
 	case protocol.Rewrite:
-		o.phase, o.rewrite, o.group, o.undo = ready, 1, group{}, 0
+		s.begin(m, o)
+		o.rewrite, o.group, o.undo = 1, group{}, 0
 		if !m.rewriteFollowsKept {
 			o.line = narrowLine(o.line.wide().Rewritten(s.primary.head.wide()))
 		}
 	default:
-		s.load(m, p)
+		if !s.takeOver(m, p) {
+			s.load(m, p)
+		}
 	}
+}
+
+// begin lets an owner go on whose memory is what is kept, or has more. If it did not serve before, deadlines that have passed are not
+// over: perhaps nobody could renew those leases.
+func (s *state) begin(m mutant, o *process) {
+	for k, it := range o.mem {
+		if o.phase != ready {
+			o.spares[k] = it.state == leased && past(it, s.over[k]) && !m.endsInGap
+		}
+	}
+	o.phase = ready
 }
 
 // number makes the head of the group of o.
@@ -452,6 +486,7 @@ func (s *state) load(m mutant, p int) {
 	o.line.loaded = m.loadedEarly
 	o.phase, o.rewrite, o.group, o.undo, o.fence = loading, 0, group{}, 0, s.primary.head.fence
 	o.mem = [tasks]item{s.primary.items[0]}
+	o.follower = follower{tried: o.follower.tried}
 }
 
 // loadRest loads the other items. Only the epoch, read after them, shows that both halves are of one state.
@@ -462,7 +497,8 @@ func (s *state) loadRest(m mutant, p int) {
 		return
 	}
 	o.mem[1] = s.primary.items[1]
-	o.kept, o.phase, o.line.loaded = o.mem, ready, true
+	o.kept, o.line.loaded = o.mem, true
+	s.begin(m, o)
 }
 
 // repair builds a part of a rewrite: first what memory has, then the deletion of what it lacks. So a takeover in between finds
@@ -487,8 +523,9 @@ func (o *process) repair(m mutant) {
 	o.number(m, o.rewrite == 1)
 }
 
-// acquire is one conditional script: the record that the candidate has read, and its epoch. So is renew.
-func (s *state) acquire(m mutant, p int, answered bool) {
+// acquire is one conditional script: the record that the candidate has read, and its epoch. So is renew. A late one arrives after its
+// connection has timed out.
+func (s *state) acquire(m mutant, p int, how kind) {
 	o := &s.procs[p]
 	own := narrowEpoch(protocol.NextEpoch(id(p), s.primary.epoch.wide(), uint64(o.seen)))
 	if m.fallenEpoch {
@@ -497,36 +534,51 @@ func (s *state) acquire(m mutant, p int, answered bool) {
 	if own.number <= o.seen {
 		s.wrong = "a process accepted an epoch that is not above one it has seen"
 	}
-	s.primary.epoch, s.primary.released = own, false
-	s.beat()
-	s.wrote(p, false)
-	o.seen = own.number
-	if answered {
+	o.seen, o.follower.tried = own.number, max(o.follower.tried, o.follower.gone.number)
+	if how == acquireLate {
+		s.script = script{valid: true, from: uint8(p), epoch: s.primary.epoch, beat: s.primary.beat, own: own}
+		return
+	}
+	s.own(p, own)
+	if how != loseAcquire {
 		o.phase, o.epoch, o.age, o.lost, o.watching, o.renewing = acquired, own, 0, false, false, false
+		o.broken, o.outdated, o.follower.gone = false, false, epoch{}
 		if o.group.state == groupReplied { // the connection of the epoch before is closed
 			o.group.state = groupUnsure
 		}
 	}
 }
 
+// own writes epoch and record of a new owner.
+func (s *state) own(p int, own epoch) {
+	s.primary.epoch, s.primary.released, s.primary.standby = own, false, 0
+	s.primary.beat = s.newBeat()
+	s.wrote(p, false)
+}
+
+// record is what the owner's record says.
+func (s *state) record() protocol.Record {
+	r := &s.primary
+	return protocol.Record{Epoch: r.epoch.wide(), Beat: uint64(r.beat), Released: r.released, Standby: protocol.Process(r.standby)}
+}
+
 // mayAcquire reports whether p is a candidate that may acquire now.
 func (s *state) mayAcquire(m mutant, p int) bool {
 	o := &s.procs[p]
-	found := protocol.Record{Epoch: s.primary.epoch.wide(), Beat: uint64(s.primary.beat), Released: s.primary.released}
 	watched := uint8(0)
 	if o.watching && (o.watchBeat == s.primary.beat || m.acquiresBlindly) {
 		watched = o.watched
 	}
-	return o.runs() && o.phase == candidate && protocol.MayAcquire(id(p), found, clock(watched), term)
+	return o.runs() && o.phase == candidate && protocol.MayAcquire(id(p), s.record(), clock(watched), term)
 }
 
-// beat changes the record to one that nobody has read.
-func (s *state) beat() {
-	s.primary.beat = max(s.primary.beat, s.replica.beat)
-	for _, o := range s.procs {
-		s.primary.beat = max(s.primary.beat, o.watchBeat)
+// newBeat returns the beat of a record that nobody has read.
+func (s *state) newBeat() uint8 {
+	beat := max(s.primary.beat, s.replica.beat, s.script.beat)
+	for p := range s.procs {
+		beat = max(beat, s.procs[p].watchBeat)
 	}
-	s.primary.beat++
+	return beat + 1
 }
 
 // pass lets a tick pass on each clock but that of slow. Each candidate reads the record right before it, which is the earliest
@@ -552,10 +604,11 @@ func (s *state) pass(m mutant, slow int) {
 // failover makes the replica the primary. Connections break, and with them the messages that were on their way.
 func (s *state) failover(m mutant) {
 	old := s.primary
-	s.primary, s.lagging, s.late = s.replica, false, message{}
+	s.primary, s.lagging, s.late, s.script = s.replica, false, message{}, script{}
 	for p := range s.procs {
 		o := &s.procs[p]
 		o.watching = o.watching && m.watchesAcrossFailover
+		o.follower.disconnect(m)
 		if o.epoch == old.epoch && s.primary.epoch != old.epoch {
 			o.lost = true
 		}

@@ -107,7 +107,7 @@ class GetStatsResponse(_message.Message):
     def __init__(self, tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., queues: _Optional[int] = ..., leases: _Optional[int] = ..., oldest_overdue_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., collectors: _Optional[int] = ..., counters: _Optional[_Union[StoreCounters, _Mapping]] = ..., store: _Optional[_Union[StoreInfo, _Mapping]] = ..., dispatcher: _Optional[_Union[DispatcherInfo, _Mapping]] = ..., grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., holds: _Optional[int] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ...) -> None: ...
 
 class Ownership(_message.Message):
-    __slots__ = ("owner", "address", "owning", "epoch", "since_time", "away_shards", "ownerless_duration", "total_ownerless_duration", "changes", "self_fences", "last_self_fence_time", "groups", "group_bytes", "group_duration", "groups_refused", "load_duration", "items_loaded", "items_rewritten", "items_deleted", "lost_tasks")
+    __slots__ = ("owner", "address", "owning", "epoch", "since_time", "away_shards", "ownerless_duration", "total_ownerless_duration", "changes", "self_fences", "last_self_fence_time", "groups", "group_bytes", "group_duration", "groups_refused", "load_duration", "items_loaded", "items_rewritten", "items_deleted", "lost_tasks", "standby", "shards_without_standby", "without_standby_duration", "takeovers_forced", "takeovers_warm", "takeovers_loaded", "recent_changes", "last_refused_time")
     OWNER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     OWNING_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +128,14 @@ class Ownership(_message.Message):
     ITEMS_REWRITTEN_FIELD_NUMBER: _ClassVar[int]
     ITEMS_DELETED_FIELD_NUMBER: _ClassVar[int]
     LOST_TASKS_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_WITHOUT_STANDBY_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_STANDBY_DURATION_FIELD_NUMBER: _ClassVar[int]
+    TAKEOVERS_FORCED_FIELD_NUMBER: _ClassVar[int]
+    TAKEOVERS_WARM_FIELD_NUMBER: _ClassVar[int]
+    TAKEOVERS_LOADED_FIELD_NUMBER: _ClassVar[int]
+    RECENT_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    LAST_REFUSED_TIME_FIELD_NUMBER: _ClassVar[int]
     owner: str
     address: str
     owning: bool
@@ -148,7 +156,15 @@ class Ownership(_message.Message):
     items_rewritten: int
     items_deleted: int
     lost_tasks: int
-    def __init__(self, owner: _Optional[str] = ..., address: _Optional[str] = ..., owning: bool = ..., epoch: _Optional[int] = ..., since_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., away_shards: _Optional[_Iterable[int]] = ..., ownerless_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total_ownerless_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., changes: _Optional[int] = ..., self_fences: _Optional[int] = ..., last_self_fence_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., groups: _Optional[int] = ..., group_bytes: _Optional[int] = ..., group_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., groups_refused: _Optional[int] = ..., load_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., items_loaded: _Optional[int] = ..., items_rewritten: _Optional[int] = ..., items_deleted: _Optional[int] = ..., lost_tasks: _Optional[int] = ...) -> None: ...
+    standby: str
+    shards_without_standby: int
+    without_standby_duration: _duration_pb2.Duration
+    takeovers_forced: int
+    takeovers_warm: int
+    takeovers_loaded: int
+    recent_changes: int
+    last_refused_time: _timestamp_pb2.Timestamp
+    def __init__(self, owner: _Optional[str] = ..., address: _Optional[str] = ..., owning: bool = ..., epoch: _Optional[int] = ..., since_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., away_shards: _Optional[_Iterable[int]] = ..., ownerless_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total_ownerless_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., changes: _Optional[int] = ..., self_fences: _Optional[int] = ..., last_self_fence_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., groups: _Optional[int] = ..., group_bytes: _Optional[int] = ..., group_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., groups_refused: _Optional[int] = ..., load_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., items_loaded: _Optional[int] = ..., items_rewritten: _Optional[int] = ..., items_deleted: _Optional[int] = ..., lost_tasks: _Optional[int] = ..., standby: _Optional[str] = ..., shards_without_standby: _Optional[int] = ..., without_standby_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., takeovers_forced: _Optional[int] = ..., takeovers_warm: _Optional[int] = ..., takeovers_loaded: _Optional[int] = ..., recent_changes: _Optional[int] = ..., last_refused_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class StoreCounters(_message.Message):
     __slots__ = ("granted", "settled", "expired", "orphaned", "dropped", "lost_tasks")
@@ -446,3 +462,21 @@ class ExplainAccessResponse(_message.Message):
     allowed: bool
     text: str
     def __init__(self, allowed: bool = ..., text: _Optional[str] = ...) -> None: ...
+
+class MoveOwnerRequest(_message.Message):
+    __slots__ = ("owner", "by", "reason")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    by: str
+    reason: str
+    def __init__(self, owner: _Optional[str] = ..., by: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MoveOwnerResponse(_message.Message):
+    __slots__ = ("owner", "standby")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    standby: str
+    def __init__(self, owner: _Optional[str] = ..., standby: _Optional[str] = ...) -> None: ...

@@ -21,6 +21,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_CLIENT_TOO_OLD: _ClassVar[ErrorReason]
     ERROR_REASON_STORE_UNAVAILABLE: _ClassVar[ErrorReason]
     ERROR_REASON_STORE_FULL: _ClassVar[ErrorReason]
+    ERROR_REASON_NO_STANDBY: _ClassVar[ErrorReason]
     ERROR_REASON_TOO_MANY_WAITERS: _ClassVar[ErrorReason]
     ERROR_REASON_RATE_LIMITED: _ClassVar[ErrorReason]
     ERROR_REASON_DISPATCHER_DRAINING: _ClassVar[ErrorReason]
@@ -43,6 +44,7 @@ ERROR_REASON_COLLECTOR_REPLACED: ErrorReason
 ERROR_REASON_CLIENT_TOO_OLD: ErrorReason
 ERROR_REASON_STORE_UNAVAILABLE: ErrorReason
 ERROR_REASON_STORE_FULL: ErrorReason
+ERROR_REASON_NO_STANDBY: ErrorReason
 ERROR_REASON_TOO_MANY_WAITERS: ErrorReason
 ERROR_REASON_RATE_LIMITED: ErrorReason
 ERROR_REASON_DISPATCHER_DRAINING: ErrorReason
