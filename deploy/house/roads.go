@@ -33,20 +33,22 @@ func waggle() []road {
 	const engine, store = "(*dispatch/engine.Dispatcher).", "(*store.Store)."
 	const carried, begun = "the road of ReportTask", "once in a session: it ends the older ones"
 	const empty = "only if a narrowed fetch got nothing: to say why"
-	const watch, changed = "(*dispatch/engine.holdWatch).", "once a second, and when a shard knows of newer holds"
+	const watch, changed = "(*dispatch/engine.holdWatch).", "before the first, and when a shard knows of newer holds"
+	const publish, woken = "(*store.hints).publish", "it wakes fetches that wait: the road of FetchTask"
 	const pass, serve = "(*server.passing).pass", "(*server.passing).serve"
 	const passBeats, serveBeats = "(*server.moving).pass", "(*server.moving).serve"
 	const elsewhere, here = "another dispatcher owns the store: a road of its own", "it calls the handler"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", map[string]string{
 			audited: changes, pass: elsewhere, serve: here, engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
-			watch + "refresh": changed, watch + "catchUp": changed, engine + "narrowedEmpty": empty,
+			watch + "refresh": changed, engine + "narrowedEmpty": empty, publish: woken,
 		}},
 		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", map[string]string{
 			audited: changes, pass: elsewhere, serve: here, engine + "noteReleased": "only for a task that was released 20 times in a row",
+			publish: woken,
 		}},
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", map[string]string{
-			engine + "beginSession": begun, passBeats: elsewhere, serveBeats: here,
+			engine + "beginSession": begun, passBeats: elsewhere, serveBeats: here, publish: woken,
 			"(*server.passedStream).RecvMsg": elsewhere, "(*server.passedStream).SendMsg": elsewhere,
 		}},
 	}

@@ -78,10 +78,13 @@ func (e *ended) record(r *record) *record {
 
 // packEnded makes ended ones of the records that are over since the last call: a command first notes what it has changed.
 func (s *Shard) packEnded() {
+	later := s.over[:0]
 	for _, r := range s.over {
 		switch {
 		case s.records.get(r.hash) != r || r.state != dispatch.StateDone || r.score == 0:
-		case r.noted || !r.over() || s.unknown[r] != nil:
+		case r.noted: // in a change of all shards, which is not in a group yet
+			later = append(later, r)
+		case !r.over() || s.unknown[r] != nil:
 			s.forgetDone.Insert(r.score, r)
 		default:
 			s.forgetDone.Remove(r.score, r)
@@ -90,8 +93,8 @@ func (s *Shard) packEnded() {
 			r.stands = inEnded
 		}
 	}
-	clear(s.over)
-	s.over = s.over[:0]
+	clear(s.over[len(later):])
+	s.over = later
 }
 
 // wake makes the record of an ended task, which is about to change, one among the others again.
