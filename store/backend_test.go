@@ -70,6 +70,8 @@ func (p pending) Wait(ctx context.Context) error {
 	}
 }
 
+func (p pending) Part(int) backend.Commit { return p }
+
 // onSlowDisk makes a store of two shards on a slow disk, and a task for each shard.
 func onSlowDisk(t *testing.T) (s *store.Store, j *slowDisk, gate dispatch.SourceGate, items [2]dispatch.Submission) {
 	t.Helper()

@@ -344,8 +344,8 @@ func (s *Store) performAll(room int, grows bool, run func()) (seen, error) {
 
 // part is what a change of all shards has changed in one: who reads that does not wait for another one, which may be away.
 func (s seen) part(shard int) seen {
-	if cut, ok := s.last.(backend.Parts); ok {
-		s.last = cut.Part(shard)
+	if s.last != nil {
+		s.last = s.last.Part(shard)
 	}
 	return seen{shard, s.last}
 }

@@ -218,6 +218,9 @@ func (l settled) Wait(ctx context.Context) error {
 	}
 }
 
+// Part implements [backend.Commit].
+func (l settled) Part(int) backend.Commit { return l }
+
 // lock is that of a task; empty: there is none.
 func (l *keyedLedger) lock(id dispatch.TaskID) (value string, left time.Duration) {
 	l.mu.Lock()

@@ -104,11 +104,7 @@ type Commit interface {
 	// Wait returns nil when the group is kept, and all before it. After an error that is not the context's the group may be kept
 	// or not. It can be called by many, and again.
 	Wait(ctx context.Context) error
-}
-
-// Parts are a commit of [AllShards] that was cut.
-type Parts interface {
-	// Part is what concerns a shard; nil: all of that is kept.
+	// Part is what of a group of [AllShards] concerns a shard, as far as that is kept by itself; nil: all of that is kept.
 	Part(shard int) Commit
 }
 
@@ -180,7 +176,7 @@ type Term struct {
 	Kind string
 	// Epoch is higher than that of all owners before; 0: a lock of the operating system keeps others out.
 	Epoch uint64
-	// Away is how long nobody owned the store, at least. Collectors could not renew leases meanwhile.
+	// Away is how long nobody owned the store, at least; only without Keyed. Collectors could not renew leases meanwhile.
 	Away time.Duration
 	// Keyed: the backend has items under names and shows leases as locks. So a group has whole items, and what happens to locks
 	// ([codec.Lock]); the shards are acquired and lost each by itself.

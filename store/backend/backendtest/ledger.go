@@ -137,3 +137,6 @@ type committed struct{ err error }
 
 // Wait implements [backend.Commit].
 func (c committed) Wait(context.Context) error { return c.err }
+
+// Part implements [backend.Commit].
+func (c committed) Part(int) backend.Commit { return c }

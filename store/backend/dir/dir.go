@@ -238,6 +238,9 @@ type commit struct{ *wal.Commit }
 // Wait implements [backend.Commit].
 func (c commit) Wait(ctx context.Context) error { return storeError(c.Commit.Wait(ctx)) }
 
+// Part implements [backend.Commit]: a group is in one log.
+func (c commit) Part(int) backend.Commit { return c }
+
 // checkEach is how often it is looked whether the directory is still the one that is locked.
 const checkEach = time.Second
 

@@ -158,7 +158,7 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 	b.counts.gained.Store(int64(len(b.gains)))
 	slices.SortFunc(b.gains, func(x, y backend.Gain) int { return cmp.Compare(x.Shard, y.Shard) })
 	return backend.Term{
-		Kind: "redis", Epoch: b.shards[0].epoch().Number, Away: b.gains[0].Away, Keyed: true, Shards: len(b.shards), Gained: b.gains,
+		Kind: "redis", Epoch: b.shards[0].epoch().Number, Keyed: true, Shards: len(b.shards), Gained: b.gains,
 		Now: b.clock.now,
 	}, nil
 }

@@ -50,6 +50,9 @@ func (f *pendingGroup) Wait(ctx context.Context) error {
 	return f.then.Wait(ctx)
 }
 
+// Part implements [backend.Commit]: the group is of one shard.
+func (f *pendingGroup) Part(int) backend.Commit { return f }
+
 // end answers those that wait. The shard's mutex is held.
 func (f *pendingGroup) end(err error) {
 	if !f.ended {
@@ -74,7 +77,7 @@ func (all cutGroup) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Part implements [backend.Parts].
+// Part implements [backend.Commit].
 func (all cutGroup) Part(shard int) backend.Commit {
 	if all[shard] == nil {
 		return nil
