@@ -25,7 +25,7 @@ const (
 	parkedConnections = 50
 	// parkedLimit is how much memory of the dispatcher a parked fetch may take. Half of what it takes is the stack of its
 	// call, which doubles once a call that waits needs more than 8 KiB of it, and stays so.
-	parkedLimit = 16 << 10
+	parkedLimit = 26 << 10
 )
 
 // TestParkedFetch_memory parks 10,000 fetches of as many collectors, and reads what they take of the dispatcher's memory:

@@ -39,8 +39,8 @@ func TestRunbook(t *testing.T) {
 	checkDocument(t, runbook, nil, documentRun{dir: "../..", prepare: runbookTroubles, env: busyProxy(t)})
 }
 
-// TestRunbook_Restore empties Redis between the runbook's commands that keep what operators set in files and those that
-// bring it back: all of it is there again, and nothing else is held. The dispatcher runs on, as it would then.
+// TestRunbook_Restore empties Redis, while no dispatcher lives, between the runbook's commands that keep what operators set in files and
+// those that bring it back: all of it is there again, and nothing else is held.
 func TestRunbook_Restore(t *testing.T) {
 	t.Parallel()
 	doc, err := readDocument(runbook)
@@ -54,7 +54,10 @@ func TestRunbook_Restore(t *testing.T) {
 	look := step{command: "waggle source list | cut -d ' ' -f 1; waggle queue rule list; waggle hold list"}
 	steps := slices.Concat(keep, []step{
 		look,
+		{command: "kill -9 $(jobs -l | grep 'waggle serve' | grep -o '[0-9]\\+ *Running' | cut -d ' ' -f 1)"}, // else the owner writes everything again
 		{command: "redis-cli -p 7079 FLUSHALL"},
+		{command: "waggle serve --store redis://127.0.0.1:7079 2>> $DATA/serve.log"},
+		{command: "until waggle stats > /dev/null 2>&1; do sleep 0.1; done"},
 		{command: "until ! { waggle source list; waggle queue rule list; waggle hold list; } 2>&1 | grep example; do sleep 0.1; done"},
 	}, restore, []step{look})
 	got := runSteps(t, steps, documentRun{

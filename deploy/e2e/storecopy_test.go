@@ -30,7 +30,7 @@ func TestStoreCopy_Killed(t *testing.T) {
 	c := dial(t, d.addr)
 	c.createSource(t, &pb.SourceSpec{Id: "a"})
 	c.setRule(t, "a.example", 0, 10)
-	for begin := 0; begin < 20_000; begin += 1000 {
+	for begin := 0; begin < 60_000; begin += 1000 {
 		items := make([]*pb.SubmitItem, 1000)
 		for i := range items {
 			items[i] = &pb.SubmitItem{SourceId: "a", Url: fmt.Sprintf("https://host%d.example/%d", i, begin+i)}
@@ -51,8 +51,8 @@ func TestStoreCopy_Killed(t *testing.T) {
 		cut := launch(t, "copy", programs.path("waggle"), args...)
 		until(t, limit, "some of the tasks are in redis, or the copy in a directory has begun", func() bool {
 			if to == server.URL() {
-				keys, err := strconv.Atoi(redisCLI(t, server, "DBSIZE"))
-				return err == nil && keys > 5000
+				items, err := strconv.Atoi(redisCLI(t, server, "HLEN", prefix+":{0}:items:0"))
+				return err == nil && items > 0
 			}
 			_, err := os.Stat(filepath.Join(strings.TrimPrefix(last, "file:"), "store.json"))
 			return err == nil
