@@ -97,9 +97,6 @@ type Want struct {
 	// SourceUIDs and Queues, if set, restrict the want to these: at most 16 of each.
 	SourceUIDs []string
 	Queues     []string
-	// Noted: BeginPolls recorded it, at most a little more than bounds.MaxWait ago. Then the store need not record
-	// again that the client token is in use.
-	Noted bool
 }
 
 // WaitReason is why a claim granted nothing.

@@ -43,9 +43,6 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 	case state.NewSession:
 		// What an older session was granted under this client token ends with it.
 		return pump.Outcome{End: pump.TokenUsed}, state.Used, d.beginSession(ctx, poll.Collector, poll.Session)
-	}
-	d.noted.Set(poll.Collector, poll.Session, dispatch.PollNoted)
-	switch {
 	case len(state.Replay) > 0:
 		return pump.Outcome{End: pump.Granted, Grants: state.Replay, Call: poll.Call}, true, nil
 	case state.Used:
@@ -86,7 +83,6 @@ func replaced(collector, session string) error {
 
 // sessionEnded ends the waiting fetches and the heartbeat streams of all sessions of the collector except current.
 func (d *Dispatcher) sessionEnded(collector, current string) {
-	d.noted.Delete(collector)
 	d.outcomes.forget(collector)
 	d.pump.EndSessions(collector, current)
 	d.pushes.endSessions(collector, current)

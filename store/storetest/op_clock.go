@@ -37,7 +37,7 @@ func (m *model) fetchAndStepBack() []step {
 	token, call := m.token()
 	poll := dispatch.Poll{Collector: c.id, Session: c.session(), ClientToken: token, Call: call}
 	claim := func() step {
-		wants := []dispatch.Want{{Poll: poll, Max: 2, MaxBytes: manyBytes, Noted: true}}
+		wants := []dispatch.Want{{Poll: poll, Max: 2, MaxBytes: manyBytes}}
 		return m.claimStep(t.shard, m.world.gate(t).Pool, wants, fmt.Sprintf("shard=%d %v noted", t.shard, poll))
 	}
 	back := func() []step {
