@@ -132,7 +132,7 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 				w.AddSource("s", nil)
 				w.Submit("s", "", 1, 0)
 				w.knownOnly("c")
-				w.Inject(dispatchtest.Delay(time.Duration(ms)*time.Millisecond, dispatchtest.Calls("Claim")), dispatchtest.Delay(10*time.Millisecond, dispatchtest.Calls("BeginPolls", "GiveBack")))
+				w.Inject(dispatchtest.Delay(time.Duration(ms)*time.Millisecond, dispatchtest.Calls("Claim")), dispatchtest.Delay(10*time.Millisecond, dispatchtest.Calls("BeginPoll", "GiveBack")))
 				a := <-w.GoFetch(t.Context(), 0, dispatchtest.Ask("c", "token1", 100*time.Millisecond))
 				time.Sleep(time.Second)
 				if a.Err != nil {
@@ -260,7 +260,7 @@ func TestDispatcher_Fetch_repeatedAndGone(t *testing.T) {
 			t.Parallel()
 			inWorld(t, s, func(t *testing.T, w *world) {
 				// The store is far away.
-				there := dispatchtest.Calls("Claim", "BeginPolls", "GiveBack")
+				there := dispatchtest.Calls("Claim", "BeginPoll", "GiveBack")
 				w.Inject(dispatchtest.Delay(oneWay, there), dispatchtest.Late(oneWay, there))
 				answered, rounds := 0, 0
 				for begins := time.Duration(0); begins <= 60*time.Millisecond; begins += 6 * time.Millisecond {

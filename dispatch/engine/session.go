@@ -29,14 +29,13 @@ const (
 // notePoll records a fetch in the store: when the collector was seen, and its current session. repeated: the client
 // token had a grant before, and the outcome has its leases that are still held (P7).
 func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump.Outcome, repeated bool, err error) {
-	states, err := d.poll(ctx, poll)
+	state, err := d.poll(ctx, poll)
 	if err != nil {
 		if ctx.Err() != nil {
 			d.giveBackPolled(poll)
 		}
 		return out, false, err
 	}
-	state := states[0]
 	switch {
 	case state.Replaced:
 		return out, false, replaced(poll.Collector, poll.Session)
@@ -52,14 +51,14 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 }
 
 // poll notes a poll.
-func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) ([]dispatch.PollState, error) {
+func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) (dispatch.PollState, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	states, err := d.store.BeginPolls(ctx, []dispatch.Poll{poll})
+	state, err := d.store.BeginPoll(ctx, poll)
 	if err != nil {
-		return nil, fmt.Errorf("note a poll: %w", timedOut(ctx.Err(), err))
+		return state, fmt.Errorf("note a poll: %w", timedOut(ctx.Err(), err))
 	}
-	return states, nil
+	return state, nil
 }
 
 // giveBackPolled gives back what a poll returned to a caller that was gone. It polls once more, after the first, to
@@ -68,12 +67,12 @@ func (d *Dispatcher) giveBackPolled(poll dispatch.Poll) {
 	d.pump.Background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		states, err := d.poll(ctx, poll)
+		state, err := d.poll(ctx, poll)
 		if err != nil {
 			d.pump.GiveBackFailed(poll, zap.Error(err))
 			return
 		}
-		d.giveBack(ctx, poll, d.shardsOf(states[0].Replay))
+		d.giveBack(ctx, poll, d.shardsOf(state.Replay))
 	})
 }
 
