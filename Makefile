@@ -220,7 +220,7 @@ soak: ## Let processes, Redis and connections fail in every way for TIME=10m, an
 	$(if $(SEED),WAGGLE_E2E_SEED=$(SEED)) WAGGLE_E2E_SOAK=$(or $(TIME),10m) go test -count=1 -timeout 0 -v -tags e2e -run TestSoak ./deploy/e2e
 
 .PHONY: explore
-explore: ## Try the protocol of ownership in every order of many faults: some 70 million states, 3 GB of memory
+explore: ## Try the protocol of ownership in every order of many faults: some 110 million states, 2 GB of memory
 	WAGGLE_EXPLORE=long GOGC=40 go test -count=1 -timeout 1h -v -run Protocol ./store/backend/redis/protocol
 
 .PHONY: exhaustion

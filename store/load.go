@@ -17,7 +17,8 @@ import (
 )
 
 // Loader makes a store of items ([backend.Items]): those of a snapshot, and then those of the groups that came after it. Of an item
-// that comes several times the last one counts. What follows from the items, such as orders and counts, is made at the end.
+// that comes several times the last one counts. What follows from the items, such as orders and counts, is made at the end, or before
+// by [Loader.Warm].
 type Loader struct {
 	config Config
 	store  *Store
@@ -127,9 +128,10 @@ func (l *Loader) Group(group []byte) error {
 }
 
 // Warm puts what was loaded so far in its place, so that [Loader.Store] returns soon, and the groups that follow keep it so. Before the
-// first call all groups must have come that a piece has something of: no item may name one that is missing. To call it again from
-// time to time keeps the end short while tasks become due. The error wraps [backend.ErrDamaged]: then, and after an
-// error of Group, there is no store until the loader begins anew.
+// first call the loader needs all groups of which a piece has something: no item may name one that is missing. Who waits for the end
+// calls it again each second or so, since tasks become due meanwhile, by [Config.Now].
+//
+// The error wraps [backend.ErrDamaged]. After it, and after an error of Group, the loader has to begin anew.
 func (l *Loader) Warm() error {
 	for number, loading := range l.shards {
 		if loading == nil {

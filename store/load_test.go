@@ -147,6 +147,19 @@ func onKeyedLedger(t *testing.T) (s *store.Store, clock *storetest.StillClock, k
 	}
 }
 
+// warmed gives a loader groups, and has it warm then.
+func warmed(t *testing.T, l *store.Loader, groups [][]byte) {
+	t.Helper()
+	for _, group := range groups {
+		if err := l.Group(group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Warm(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // crawl grants all tasks that are due, and reports them.
 func crawl(t *testing.T, s *store.Store, call string, report func(*dispatch.Grant) dispatch.Transition) {
 	t.Helper()
@@ -180,6 +193,8 @@ func TestLoader_WarmFollowsTime(t *testing.T) {
 		}
 		return tr
 	})
+	l := scan()
+	warmed(t, l, nil)
 	gate := dispatch.SourceGate{UID: "u", ID: "s", Version: 1, Pool: "default", Priority: 5}
 	items := newItems(0, later, 1)
 	for i := range items {
@@ -188,15 +203,15 @@ func TestLoader_WarmFollowsTime(t *testing.T) {
 	if _, err := s.Submit(t.Context(), 1, []dispatch.SourceGate{gate}, items); err != nil {
 		t.Fatal(err)
 	}
-	l := scan()
+	if err := l.Add(kept.piece(0)); err != nil { // instead of groups, all items once more
+		t.Fatal(err)
+	}
 	for _, step := range []struct {
 		passes time.Duration
 		queues int64
 	}{{0, hosts}, {delay / 2, hosts}, {delay, 2}, {time.Minute, 2}} {
 		clock.Advance(step.passes)
-		if err := l.Warm(); err != nil {
-			t.Fatal(err)
-		}
+		warmed(t, l, nil)
 		if n := l.Queues(); n != step.queues {
 			t.Errorf("after %v more there are %d queues, want %d", step.passes, n, step.queues)
 		}
@@ -205,14 +220,7 @@ func TestLoader_WarmFollowsTime(t *testing.T) {
 	if _, err := s.Unblock(t.Context(), blocked); err != nil {
 		t.Fatal(err)
 	}
-	for _, group := range kept.groups[from:] {
-		if err := l.Group(group); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := l.Warm(); err != nil {
-		t.Fatal(err)
-	}
+	warmed(t, l, kept.groups[from:])
 	if n := l.Queues(); n != 1 {
 		t.Errorf("when the block is lifted there are %d queues", n)
 	}
@@ -223,6 +231,37 @@ func TestLoader_WarmFollowsTime(t *testing.T) {
 	stats, err := fresh.Stats(t.Context())
 	if err != nil || stats.Counts.Ready != later || stats.Counts.Scheduled != 0 {
 		t.Errorf("%+v, %v; all %d tasks are due", stats.Counts, err, later)
+	}
+}
+
+// TestLoader_WarmDropped deletes a source while a loader is warm: its lane goes with its tasks.
+func TestLoader_WarmDropped(t *testing.T) {
+	t.Parallel()
+	s, _, kept, scan := onKeyedLedger(t)
+	openQueues(t, s, 0)
+	submitMany(t, s, 3, 1)
+	warm := scan()
+	warmed(t, warm, nil)
+	from := len(kept.groups)
+	gone := dispatch.SourceGate{UID: "u", ID: "s", Version: 2, Pool: "default", Priority: 5, Deleted: true}
+	_, err := s.PushSource(t.Context(), 0, gone, "")
+	_, _, errDrop := s.DropTasks(t.Context(), 0, "u", 10, nil)
+	if err := errors.Join(err, errDrop); err != nil {
+		t.Fatal(err)
+	}
+	warmed(t, warm, kept.groups[from:])
+	var items [2][]string
+	for i, l := range []*store.Loader{warm, scan()} {
+		loaded, err := l.Store()
+		if err == nil {
+			items[i], err = loaded.ExactItems()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(items[0], items[1]) {
+		t.Errorf("it keeps %q, and must keep %q", without(items[0], items[1]), without(items[1], items[0]))
 	}
 }
 
@@ -244,9 +283,8 @@ func TestLoader_WarmContradicted(t *testing.T) {
 			ends := strings.Contains(lacks, "gone") || strings.Contains(lacks, "ended")
 			var l *store.Loader
 			begin := func() {
-				if l = scan(); l.Warm() != nil {
-					t.Fatal("it cannot be warm")
-				}
+				l = scan()
+				warmed(t, l, nil)
 				kept.groups = nil
 			}
 			if kind != codec.Source && kind != codec.Lane {

@@ -97,8 +97,11 @@ func TestCatalog_sourcesOf(t *testing.T) {
 	}}
 	c := newCatalog(store)
 	of := []*dispatch.Task{
-		{SourceID: "a", SourceUID: "uid-a"}, {SourceID: "gone", SourceUID: "uid-gone"}, {SourceID: "b", SourceUID: "an older one"},
-		{SourceID: "a", SourceUID: "uid-a"}, nil,
+		{SourceID: "a", SourceUID: "uid-a"},
+		{SourceID: "gone", SourceUID: "uid-gone"},
+		{SourceID: "b", SourceUID: "an older one"},
+		{SourceID: "a", SourceUID: "uid-a"},
+		nil,
 	}
 	for range 2 {
 		found := c.sourcesOf(t.Context(), of)

@@ -92,7 +92,7 @@ func (s *Shard) checkRecord(r *record, sum *tallies) error {
 	if r.listedAt != 0 && !holds(&r.lane.listed, r.listedAt, r) {
 		return errors.New("its lane does not list it")
 	}
-	if r.counted != r.state && !(r.waiting() && r.counted.Waiting()) {
+	if r.counted != r.state && (!r.waiting() || !r.counted.Waiting()) {
 		return fmt.Errorf("is counted as %s", r.counted)
 	}
 	switch {

@@ -13,10 +13,12 @@ import (
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
-// Warm puts what was loaded in its place, but for lanes, queues, settings and holds, so that [Loading.End] takes a time that grows with
-// the lanes and queues only. What is read or removed from then on is placed by [Loading.Placed]. Warm is called when what was
-// loaded is of one instant: no item names one that is missing. Called again, it follows the time: tasks that have become due are
-// ready, and queues that nothing keeps any more are forgotten. Who waits long until the end calls it from time to time.
+// Warm puts what was loaded in its place, but for lanes, queues, settings and holds: what is left for [Loading.End] grows with the lanes
+// and the queues, not with the tasks. [Loading.Placed] does it for what is read or removed from then on. At the first call no item may
+// name one that is missing.
+//
+// Called again, it follows the time: tasks that have become due are ready, and queues that nothing keeps any more are forgotten. A task
+// that was due stays ready if the clock is set back, as in a shard that is in use.
 func (l *Loading) Warm(now time.Time) error {
 	if err := l.place(now); err != nil {
 		return err
@@ -36,8 +38,7 @@ func (l *Loading) Warm(now time.Time) error {
 	return nil
 }
 
-// Placed ends a group of that instant, which was read: what it has changed is placed, if the shard is warm. After an error there is no
-// shard.
+// Placed ends a group of that instant: if the shard is warm, what the group has changed is placed. After an error there is no shard.
 func (l *Loading) Placed(now time.Time) error {
 	if !l.warm {
 		return nil
@@ -108,15 +109,41 @@ func differ[T comparable](s *Shard, kind codec.Kind, has, wants map[string]T) {
 // Versions are those of the queue rules and the holds that the shard has.
 func (s *Shard) Versions() (rules, holds int64) { return s.rulesVersion, s.holdsVersion }
 
+// unplaced are items of a kind that are to be placed. An item of a group may name one that stands behind it.
+type unplaced[K kept] []K
+
+// add adds an item, once.
+func (u *unplaced[K]) add(k K) {
+	if m := k.marked(); !m.noted {
+		m.noted = true
+		*u = append(*u, k)
+	}
+}
+
+// each places those that were not removed since.
+func (u *unplaced[K]) each(place func(K) error) error {
+	for _, k := range *u {
+		if m := k.marked(); m.noted {
+			m.noted = false
+			if err := place(k); err != nil {
+				return err
+			}
+		}
+	}
+	clear(*u)
+	*u = (*u)[:0]
+	return nil
+}
+
 // place puts what was read since in its place: first what others name. The order among tasks decides nothing: each place is one in an
 // ordered set.
 func (l *Loading) place(now time.Time) error {
 	l.s.At(now)
-	slices.SortFunc(l.placeLanes, func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
-	if err := errors.Join(l.placeSources.each(l.placeSource), l.placeLanes.each(l.placeLane)); err != nil {
+	slices.SortFunc(l.changedLanes, func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
+	if err := errors.Join(l.changedSources.each(l.placeSource), l.changedLanes.each(l.placeLane)); err != nil {
 		return err
 	}
-	tasks := func() error { return l.placeTasks.each(l.placeTask) }
+	tasks := func() error { return l.changedTasks.each(l.placeTask) }
 	if !l.warm {
 		tasks = l.placeLoaded
 	}
@@ -124,7 +151,7 @@ func (l *Loading) place(now time.Time) error {
 		return err
 	}
 	l.warm = true
-	return l.placeGrants.each(l.placeGrant)
+	return l.changedGrants.each(l.placeGrant)
 }
 
 func (l *Loading) placeSource(src *source) error {
@@ -245,15 +272,15 @@ func (l *Loading) enterLease(r *record) error {
 	holder.held = append(holder.held, r)
 	note.entries = append(note.entries, grantEntry{record: r, fence: r.lease.fence})
 	note.left++
-	l.placeGrants.add(note)
+	l.changedGrants.add(note)
 	s.enterLeases(r, r.lease.deadline)
 	s.count(r, dispatch.StateLeased)
 	s.queueOf(r.lane).inFlight++
 	return nil
 }
 
-// lift takes a task out of where placeTask has put it. The next grant of its queue stays.
-func (l *Loading) lift(r *record) {
+// takeOut takes a task out of where placeTask has put it. The next grant of its queue stays.
+func (l *Loading) takeOut(r *record) {
 	s := l.s
 	if r.listedAt != 0 {
 		r.lane.listed.Remove(r.listedAt, r)
@@ -270,15 +297,15 @@ func (l *Loading) lift(r *record) {
 	i := slices.IndexFunc(note.entries, func(e grantEntry) bool { return e.record == r })
 	note.entries = slices.Delete(note.entries, i, i+1)
 	note.left--
-	l.placeGrants.add(note)
+	l.changedGrants.add(note)
 	s.release(r)
 }
 
 // pace gives the queue of a task the next grant that the task has. Where the delay was cut meanwhile, since its rule became
 // shorter or the clock was set back, placing the queue cuts it again.
 //
-// A grant that is given back lowers the next grant of its tasks again. A queue that is warm does not follow, since which other task
-// has the highest one is not known without a walk: its next grant is late then, by the delay that was given back at most.
+// A grant that is given back lowers the next grant of its tasks. In a shard that is warm that of the queue stays: only a walk would find
+// the highest one of the other tasks. So the queue may be late, at most by the delay that was given back.
 func (l *Loading) pace(r *record) {
 	if q := l.s.queues.get(text(r.lane.queueName)); q != nil || r.paced > l.s.now {
 		q = l.s.queueOf(r.lane)

@@ -18,12 +18,12 @@ type Loading struct {
 	spare   *record // one that became an ended task, or was removed
 	follows bool    // the first shard has its settings
 
-	// warm: what was read stands in its place ([Loading.Warm]), but for what is in the lists that follow.
-	warm         bool
-	placeSources unplaced[*source]
-	placeLanes   unplaced[*lane]
-	placeTasks   unplaced[*record] // only while it is warm
-	placeGrants  unplaced[*grantNote]
+	// warm: what was read stands in its place ([Loading.Warm]), but for what has changed since.
+	warm           bool
+	changedSources unplaced[*source]
+	changedLanes   unplaced[*lane]
+	changedTasks   unplaced[*record] // only while it is warm
+	changedGrants  unplaced[*grantNote]
 }
 
 // NewLoading begins to load a shard, which is new.
@@ -32,32 +32,6 @@ func NewLoading(s *Shard) *Loading {
 		s: s, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
 		rules: make(map[string]string), dropped: make(map[*lane]bool),
 	}
-}
-
-// unplaced are items of a kind that are to be placed. An item of a group may name one that stands behind it.
-type unplaced[K kept] []K
-
-// add adds an item, once.
-func (u *unplaced[K]) add(k K) {
-	if m := k.marked(); !m.noted {
-		m.noted = true
-		*u = append(*u, k)
-	}
-}
-
-// each places those that were not removed since.
-func (u *unplaced[K]) each(place func(K) error) error {
-	for _, k := range *u {
-		if m := k.marked(); m.noted {
-			m.noted = false
-			if err := place(k); err != nil {
-				return err
-			}
-		}
-	}
-	clear(*u)
-	*u = (*u)[:0]
-	return nil
 }
 
 // lane is the lane of that number, which may come later.
@@ -164,7 +138,7 @@ func (l *Loading) readSource(c *codec.Codec) *source {
 	c.Part(3, false, func(c *codec.Codec) { sourceCounts(c, src) })
 	src.counts[dispatch.StateDone] += src.forgottenDone
 	src.written = true
-	l.placeSources.add(src)
+	l.changedSources.add(src)
 	return src
 }
 
@@ -205,7 +179,7 @@ func (l *Loading) readLane(c *codec.Codec) *lane {
 	if dropped {
 		l.dropped[found] = true
 	}
-	l.placeLanes.add(found)
+	l.changedLanes.add(found)
 	return found
 }
 
@@ -231,7 +205,7 @@ func (l *Loading) readGrant(c *codec.Codec) *grantNote {
 		note.clientToken, note.session, note.holder = read.clientToken, read.session, &holder{collector: collector}
 		note.digest = dispatch.HolderDigest(collector, read.clientToken)
 	}
-	l.placeGrants.add(note)
+	l.changedGrants.add(note)
 	return note
 }
 
@@ -301,7 +275,7 @@ func (l *Loading) readTask(c *codec.Codec) *record {
 	if c.Key(1, (*[16]byte)(&hash)); hash == (taskHash{}) {
 		c.Failf("it has no id")
 	}
-	r := l.lifted(hash)
+	r := l.takenOut(hash)
 	if r == nil {
 		r = l.room()
 		*r = record{hash: hash}
@@ -310,7 +284,7 @@ func (l *Loading) readTask(c *codec.Codec) *record {
 	var t LoadedTask
 	t.parts(c, r)
 	if l.name(r, &t); l.warm {
-		l.placeTasks.add(r)
+		l.changedTasks.add(r)
 	}
 	return r
 }
@@ -324,8 +298,8 @@ func (l *Loading) room() *record {
 	return r
 }
 
-// lifted is the record of a task that changes or is removed, which stands nowhere; nil: there is none.
-func (l *Loading) lifted(hash taskHash) *record {
+// takenOut is the record of a task that changes or is removed, which stands nowhere; nil: there is none.
+func (l *Loading) takenOut(hash taskHash) *record {
 	s := l.s
 	r := s.records.get(hash)
 	if r == nil {
@@ -340,8 +314,8 @@ func (l *Loading) lifted(hash taskHash) *record {
 		}
 		s.records.add(r)
 	}
-	if r.counted != dispatch.StateUnknown { // else it was not placed, or was lifted
-		l.lift(r)
+	if r.counted != dispatch.StateUnknown { // else it was not placed, or was taken out
+		l.takeOut(r)
 	}
 	return r
 }
@@ -358,28 +332,31 @@ func (l *Loading) end(r *record) {
 
 // Remove takes the removal of an item.
 func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
-	s, name := l.s, ""
 	switch kind {
 	case codec.Grant:
 		var number uint64
 		codec.Uint(c, 1, &number)
 		l.removeGrant(number)
-		return
 	case codec.Used:
 		var step int64
 		codec.Int(c, 1, &step)
-		delete(s.used, step)
-		return
+		delete(l.s.used, step)
 	case codec.Task:
 		var hash taskHash
 		c.Key(1, (*[16]byte)(&hash))
-		if r := l.lifted(hash); r != nil {
-			s.records.remove(hash)
-			delete(s.unknown, r)
+		if r := l.takenOut(hash); r != nil {
+			l.s.records.remove(hash)
+			delete(l.s.unknown, r)
 			r.noted, l.spare = false, r
 		}
-		return
+	default:
+		l.removeNamed(kind, c)
 	}
+}
+
+// removeNamed takes the removal of an item that a text names.
+func (l *Loading) removeNamed(kind codec.Kind, c *codec.Codec) {
+	s, name := l.s, ""
 	switch codec.Text(c, 1, &name); kind {
 	case codec.Setting:
 		delete(l.rules, name)
@@ -394,7 +371,7 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 			q.written = false
 		}
 	case codec.Holder:
-		if h := s.holders.get(text(name)); h != nil {
+		if h := s.holders.get(text(name)); h != nil { // it may hold leases
 			s.unmark(h)
 			delete(s.unknown, h)
 			h.written = false
@@ -414,7 +391,7 @@ func (l *Loading) removeGrant(number uint64) {
 	if note.written && l.s.grants.get(note.key()) == note {
 		l.s.grants.remove(note.key())
 	}
-	l.placeGrants.add(note)
+	l.changedGrants.add(note)
 }
 
 // unused reports whether nothing is kept of a queue, in itself or by its tasks.

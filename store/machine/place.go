@@ -144,7 +144,7 @@ func (s *Shard) promoteLane(l *lane) {
 func (s *Shard) promote(l *lane, limit int) (moved int) {
 	for ; moved < limit; moved++ {
 		head, ok := l.later.First()
-		if !ok || head.Score>>5 > s.now {
+		if !ok || head.Value.due > s.now {
 			break
 		}
 		s.leave(head.Value)

@@ -3,7 +3,7 @@
 // items and equal calls at equal instants give equal results. One call at a time uses a shard.
 //
 // What a command changes is noted where it changes ([Shard.Group] has it). Everything else follows from the items, and is made anew
-// when a shard is loaded ([Loading.End]).
+// when a shard is loaded, and kept up to date while one is warm ([Loading]).
 package machine
 
 import (

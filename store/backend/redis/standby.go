@@ -133,7 +133,7 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 			continue
 		}
 		s := b.shards[m.shard]
-		resumed := false
+		var resumed bool
 		resumed, err = s.standby.take(m, func(round int, start protocol.Head) {
 			loads.Go(func() {
 				if err := s.standby.load(ctx, round, start, stream); err != nil && !errors.Is(err, errGivenUp) {

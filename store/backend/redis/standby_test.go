@@ -641,6 +641,9 @@ func TestStandby_Loading(t *testing.T) {
 	until(t, "the standby is reached", func() bool { return a.HasFeed(0) })
 	n.die(a.Backend, "a", true)
 	mustTake(t, owned)
+	for shard := range shards {
+		until(t, "the shard serves", func() bool { _, err := b.Until(t.Context(), shard); return err == nil })
+	}
 	b.same(c)
 	want := 2000/shards - 1
 	for range 20 {
