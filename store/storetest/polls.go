@@ -100,7 +100,7 @@ func (h *holding) ends(lease, after time.Duration) {
 	h.repeated()
 }
 
-// sweepAll sweeps all shards, as keepers do.
+// sweepAll sweeps all shards, as an owner does.
 func (e *env) sweepAll() {
 	e.Helper()
 	for shard := range e.Store.Shards() {
