@@ -50,15 +50,20 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 	return out, false, nil
 }
 
-// poll notes a poll.
-func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) (dispatch.PollState, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	state, err := d.store.BeginPoll(ctx, poll)
-	if err != nil {
-		return state, fmt.Errorf("note a poll: %w", timedOut(ctx.Err(), err))
-	}
-	return state, nil
+// poll notes a poll. It does so in a goroutine of its own, so that the stack of a fetch that waits does not have the size that the
+// store needs (TestParkedFetch_memory).
+func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) (state dispatch.PollState, err error) {
+	noted := make(chan struct{})
+	go func() {
+		defer close(noted)
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		if state, err = d.store.BeginPoll(ctx, poll); err != nil {
+			err = fmt.Errorf("note a poll: %w", timedOut(ctx.Err(), err))
+		}
+	}()
+	<-noted
+	return state, err
 }
 
 // giveBackPolled gives back what a poll returned to a caller that was gone. It polls once more, after the first, to
