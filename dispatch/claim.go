@@ -7,14 +7,14 @@ import (
 
 // Claims hands out leases. The file scheduling.md in this folder has the order of grants and the gates.
 type Claims interface {
-	// BeginPolls records each poll in the collector's home shard. It returns what an earlier call with the same client
+	// BeginPoll records a poll in the collector's home shard. It returns what an earlier call with the same client
 	// token was granted in any shard and still holds, or that the token was used, while Claim remembers that. A shard
 	// that is away does not count, unless it is known to have granted the token something. The poll's Call is
 	// added to the calls of the grant (GiveBack). A new session replaces the collector's current one. A replaced
 	// session is refused (PollState.Replaced), and after this call returns, claims in that shard refuse it too. Call it
-	// before a fetch waits; in a store of one shard Claim works without it. Each poll is atomic. Repeated with the same
+	// before a fetch waits; in a store of one shard Claim works without it. It is atomic. Repeated with the same
 	// Call it returns the current state.
-	BeginPolls(ctx context.Context, polls []Poll) ([]PollState, error)
+	BeginPoll(ctx context.Context, poll Poll) (PollState, error)
 
 	// Claim grants tasks of pool in shard to wants, first want first. Each want is atomic: its tasks are LEASED under
 	// locks, with fences above every earlier fence of the shard. Its grant is recorded under (collector, client token)
@@ -23,7 +23,7 @@ type Claims interface {
 	// while it has leases. When its last lease has ended, for any reason, the token is remembered as used for
 	// [TokenMemory]. A store may keep 64 bits of a digest for that. With n remembered tokens, a fresh token then counts
 	// as used with probability n/2^64, and gets nothing. A want of a replaced session gets nothing, neither old nor
-	// new. EndSession records the replacement in this shard, BeginPolls and Beats in the collector's home shard.
+	// new. EndSession records the replacement in this shard, BeginPoll and Beat in the collector's home shard.
 	//
 	// A want's MaxBytes limits the record and joined bytes of its tasks, before anything is claimed; its first task
 	// always fits. One call grants at most bounds.MaxClaimTasks tasks in at most bounds.MaxClaimTurns turns; then More
@@ -42,7 +42,7 @@ type Claims interface {
 
 	// GiveBack undoes the effect of call on the grant of (collector, client token) in shard: its caller did not get the
 	// answer. A grant records its calls: the call that it was made for, and each call that got it again from Claim or
-	// BeginPolls. GiveBack removes call from them; it does nothing if call is not among them. While another call is
+	// BeginPoll. GiveBack removes call from them; it does nothing if call is not among them. While another call is
 	// left, the tasks stay leased, since its caller may have the answer. So a canceled call takes nothing from another
 	// one. That holds for any order of their claims, polls and give-backs (P7).
 	//
@@ -82,9 +82,6 @@ type Grant struct {
 	Token LeaseToken
 	// Remaining is how long the lease lasts, counted from the claim. In a replay: the rest of it.
 	Remaining time.Duration
-	// SourceVersion is the version of the source in the shard. A task record keeps only what differs from its source's
-	// spec; the dispatcher joins the rest from a spec of this version or a later one.
-	SourceVersion int64
 }
 
 // Want asks for tasks.
@@ -97,9 +94,6 @@ type Want struct {
 	// SourceUIDs and Queues, if set, restrict the want to these: at most 16 of each.
 	SourceUIDs []string
 	Queues     []string
-	// Noted: BeginPolls recorded it, at most a little more than bounds.MaxWait ago. Then the store need not record
-	// again that the client token is in use.
-	Noted bool
 }
 
 // WaitReason is why a claim granted nothing.

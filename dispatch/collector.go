@@ -88,10 +88,10 @@ type CollectorRecord struct {
 
 // Collectors keeps what collectors send about themselves.
 type Collectors interface {
-	// Beats records presence, by the session rules of BeginPolls. After a beat with Ended, later beats of its session
-	// change nothing that it sent. A beat with Ended changes nothing if another session is current. Each beat is
+	// Beat records presence, by the session rules of BeginPoll. After a beat with Ended, later beats of its session
+	// change nothing that it sent. A beat with Ended changes nothing if another session is current. It is
 	// atomic, and idempotent except for the time when the collector was seen.
-	Beats(ctx context.Context, beats []CollectorInfo) ([]PollState, error)
+	Beat(ctx context.Context, beat CollectorInfo) (PollState, error)
 	// ListCollectors lists the collectors that match filter. Collectors silent for CollectorMemory are forgotten.
 	ListCollectors(ctx context.Context, filter CollectorFilter, after string, limit int) ([]*CollectorRecord, error)
 	// Forget removes up to limit collectors not seen since before, and returns how many; unless ids is nil, only those of

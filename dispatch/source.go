@@ -17,7 +17,7 @@ type Source struct {
 	// version that it got.
 	Version int64 `json:"version"`
 	// Applied is the version that all shards and the seeds have. If an interrupted call left it below Version, the
-	// keeper finishes the call.
+	// owner of the store finishes it.
 	Applied int64 `json:"applied"`
 	// AppliedSeeds are the ids of the recurring tasks that exist. PendingSeeds are other ones that earlier versions may
 	// have created before all shards had this version.

@@ -138,7 +138,7 @@ func LostBy(result Result) LostReason {
 
 // What a sweep does after an outage ([Leases]).
 const (
-	// OutageAfter is the time without a sweep that counts as an outage of the store, or of all keepers.
+	// OutageAfter is the time without a sweep that counts as an outage of the store, or of its owner.
 	OutageAfter = 5 * time.Second
 	// OutageGrace is the longest time that collectors have to renew after an outage before any lease is swept: it is as
 	// long as the outage was.

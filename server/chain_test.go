@@ -151,12 +151,12 @@ func TestServer_storeFaults(t *testing.T) {
 	} {
 		b.store.breakCall("Submit", func() error { return broken.err })
 		wantFault(t, submit(), broken.code, broken.reason)
-		b.store.breakCall("BeginPolls", func() error { return broken.err })
+		b.store.breakCall("BeginPoll", func() error { return broken.err })
 		_, err := b.dispatch.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", Wait: durationpb.New(0)})
 		wantFault(t, err, broken.code, broken.reason)
 	}
 	b.store.breakCall("Submit", nil)
-	b.store.breakCall("BeginPolls", nil)
+	b.store.breakCall("BeginPoll", nil)
 	if err := submit(); err != nil {
 		t.Errorf("after it: %v", err)
 	}

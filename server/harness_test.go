@@ -126,11 +126,11 @@ func (f *faults) Submit(ctx context.Context, version int64, gates []dispatch.Sou
 	return f.Store.Submit(ctx, version, gates, items)
 }
 
-func (f *faults) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
-	if err := f.fault(ctx, "BeginPolls"); err != nil {
-		return nil, err
+func (f *faults) BeginPoll(ctx context.Context, poll dispatch.Poll) (dispatch.PollState, error) {
+	if err := f.fault(ctx, "BeginPoll"); err != nil {
+		return dispatch.PollState{}, err
 	}
-	return f.Store.BeginPolls(ctx, polls)
+	return f.Store.BeginPoll(ctx, poll)
 }
 
 func (f *faults) ListCollectors(ctx context.Context, filter dispatch.CollectorFilter, after string, limit int) ([]*dispatch.CollectorRecord, error) {

@@ -22,7 +22,7 @@ func TestServer_answersInTime(t *testing.T) {
 		hangs string
 		call  func(ctx context.Context, b *bed, l *pb.LeasedTask) error
 	}{
-		"FetchTask": {"BeginPolls", func(ctx context.Context, b *bed, l *pb.LeasedTask) error {
+		"FetchTask": {"BeginPoll", func(ctx context.Context, b *bed, l *pb.LeasedTask) error {
 			// A collector of its own, so that the fetch has to be noted.
 			_, err := b.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "c-" + l.GetTask().GetId(), Session: "s1", Wait: durationpb.New(0)})
 			return err

@@ -154,7 +154,7 @@ func TestServer_newcomers_forgotten(t *testing.T) {
 		cfg := server.Config{PolicyFile: path, MaxNewCollectors: 4}
 		a, b := newBedOn(t, store, "d1", cfg), newBedOn(t, store, "d2", cfg)
 		mine, others := as(t.Context(), "collector"), as(t.Context(), "other-collector")
-		if _, err := store.Beats(t.Context(), []dispatch.CollectorInfo{{ID: "c-known", Session: "s1"}}); err != nil {
+		if _, err := store.Beat(t.Context(), dispatch.CollectorInfo{ID: "c-known", Session: "s1"}); err != nil {
 			t.Fatal(err) // before these dispatchers meet it
 		}
 		time.Sleep(engine.NewcomerMemory / 2)

@@ -161,7 +161,7 @@ func TestBackend_NewSession(t *testing.T) {
 			collector += "a"
 		}
 		beat := func(session string) error {
-			_, err := s.Beats(t.Context(), []dispatch.CollectorInfo{{ID: collector, Session: session}})
+			_, err := s.Beat(t.Context(), dispatch.CollectorInfo{ID: collector, Session: session})
 			return err
 		}
 		if err := beat("1"); err != nil {

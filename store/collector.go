@@ -10,57 +10,35 @@ import (
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
-// BeginPolls implements [dispatch.Claims].
-func (s *Store) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+// BeginPoll implements [dispatch.Claims].
+func (s *Store) BeginPoll(ctx context.Context, poll dispatch.Poll) (dispatch.PollState, error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, err
+		return dispatch.PollState{}, err
 	}
-	states := make([]dispatch.PollState, len(polls))
-	var current []int // polls of sessions that were not replaced
-	for i := range polls {
-		var err error
-		if states[i], err = s.meet(ctx, polls[i].Collector, polls[i].Session, nil); err != nil {
-			return nil, err
-		}
-		if !states[i].Replaced {
-			current = append(current, i)
-		}
+	state, err := s.meet(ctx, poll.Collector, poll.Session, nil)
+	if err != nil || state.Replaced {
+		return state, err
 	}
-	// A shard that knows none of the tokens is not waited for: it may be away.
+	// A shard that does not know the token is not waited for: it may be away.
 	var all []seen
 	for _, sh := range s.shards {
-		knows := false
-		last := sh.look(func(sh *machine.Shard) {
-			for _, i := range current {
-				used, replay := sh.Poll(&polls[i])
-				states[i].Used = states[i].Used || used
-				states[i].Replay = append(states[i].Replay, replay...)
-				knows = knows || used || len(replay) > 0
-			}
-		})
-		if knows {
+		var used bool
+		var replay []dispatch.Grant
+		last := sh.look(func(sh *machine.Shard) { used, replay = sh.Poll(&poll) })
+		if used || len(replay) > 0 {
+			state.Used, state.Replay = state.Used || used, append(state.Replay, replay...)
 			all = append(all, last)
 		}
 	}
-	if err := s.durable(ctx, all...); err != nil {
-		return nil, err
-	}
-	return states, nil
+	return state, s.durable(ctx, all...)
 }
 
-// Beats implements [dispatch.Collectors].
-func (s *Store) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+// Beat implements [dispatch.Collectors].
+func (s *Store) Beat(ctx context.Context, beat dispatch.CollectorInfo) (dispatch.PollState, error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, err
+		return dispatch.PollState{}, err
 	}
-	states := make([]dispatch.PollState, len(beats))
-	for i := range beats {
-		var err error
-		if states[i], err = s.meet(ctx, beats[i].ID, beats[i].Session, &beats[i]); err != nil {
-			return nil, err
-		}
-	}
-	return states, nil
+	return s.meet(ctx, beat.ID, beat.Session, &beat)
 }
 
 // meet records that a session was seen. The home shard of the collector refuses the replaced session at once; the other

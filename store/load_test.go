@@ -44,7 +44,7 @@ func lived(f *testing.F) [][]byte {
 		}
 	}
 	now.Advance(time.Minute)
-	if _, err := s.BeginPolls(f.Context(), []dispatch.Poll{poll}); err != nil {
+	if _, err := s.BeginPoll(f.Context(), poll); err != nil {
 		f.Fatal(err)
 	}
 	return ledger.Groups()

@@ -123,7 +123,7 @@ type worker struct {
 func (w worker) round(t *testing.T, call int) (finished int) {
 	for shard := range w.store.Shards() {
 		poll := dispatch.Poll{Collector: w.name, Session: "s", ClientToken: strconv.Itoa(call), Call: "1"}
-		if _, err := w.store.BeginPolls(t.Context(), []dispatch.Poll{poll}); err != nil {
+		if _, err := w.store.BeginPoll(t.Context(), poll); err != nil {
 			t.Error(err)
 		}
 		reply, err := w.store.Claim(t.Context(), shard, "default", 0, []dispatch.Want{{Poll: poll, Max: 7}}, nil)

@@ -31,11 +31,11 @@ func (s *awayStore) err() error {
 	return nil
 }
 
-func (s *awayStore) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
+func (s *awayStore) BeginPoll(ctx context.Context, poll dispatch.Poll) (dispatch.PollState, error) {
 	if err := s.err(); err != nil {
-		return nil, err
+		return dispatch.PollState{}, err
 	}
-	return s.Store.BeginPolls(ctx, polls)
+	return s.Store.BeginPoll(ctx, poll)
 }
 
 func (s *awayStore) Claim(
@@ -68,11 +68,11 @@ func (s *awayStore) Expired(ctx context.Context, shard, limit int) (dispatch.Swe
 	return s.Store.Expired(ctx, shard, limit)
 }
 
-func (s *awayStore) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
+func (s *awayStore) Beat(ctx context.Context, beat dispatch.CollectorInfo) (dispatch.PollState, error) {
 	if err := s.err(); err != nil {
-		return nil, err
+		return dispatch.PollState{}, err
 	}
-	return s.Store.Beats(ctx, beats)
+	return s.Store.Beat(ctx, beat)
 }
 
 // begun counts how often work on a page was begun.

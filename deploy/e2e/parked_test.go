@@ -24,8 +24,9 @@ const (
 	parkedFetches     = 10_000
 	parkedConnections = 50
 	// parkedLimit is how much memory of the dispatcher a parked fetch may take. Half of what it takes is the stack of its
-	// call, which doubles once a call that waits needs more than 8 KiB of it, and stays so.
-	parkedLimit = 26 << 10
+	// call, which doubles once a call that waits needs more than 8 KiB of it, and stays so. About 1 KiB is what the owner knows of
+	// the collector.
+	parkedLimit = 18 << 10
 )
 
 // TestParkedFetch_memory parks 10,000 fetches of as many collectors, and reads what they take of the dispatcher's memory:

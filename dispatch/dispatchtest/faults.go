@@ -286,16 +286,14 @@ func (s *faultyStore) GiveBack(ctx context.Context, shard int, collector, client
 	})
 }
 
-// BeginPolls calls the store through the faults.
-func (s *faultyStore) BeginPolls(ctx context.Context, polls []dispatch.Poll) ([]dispatch.PollState, error) {
-	c := s.named("BeginPolls", each(polls, func(p *dispatch.Poll) string { return p.Collector })...)
-	return through(ctx, s, c, func() ([]dispatch.PollState, error) { return s.Store.BeginPolls(ctx, polls) })
+// BeginPoll calls the store through the faults.
+func (s *faultyStore) BeginPoll(ctx context.Context, poll dispatch.Poll) (dispatch.PollState, error) {
+	return through(ctx, s, s.named("BeginPoll", poll.Collector), func() (dispatch.PollState, error) { return s.Store.BeginPoll(ctx, poll) })
 }
 
-// Beats calls the store through the faults.
-func (s *faultyStore) Beats(ctx context.Context, beats []dispatch.CollectorInfo) ([]dispatch.PollState, error) {
-	c := s.named("Beats", each(beats, func(b *dispatch.CollectorInfo) string { return b.ID })...)
-	return through(ctx, s, c, func() ([]dispatch.PollState, error) { return s.Store.Beats(ctx, beats) })
+// Beat calls the store through the faults.
+func (s *faultyStore) Beat(ctx context.Context, beat dispatch.CollectorInfo) (dispatch.PollState, error) {
+	return through(ctx, s, s.named("Beat", beat.ID), func() (dispatch.PollState, error) { return s.Store.Beat(ctx, beat) })
 }
 
 // ListCollectors calls the store through the faults.

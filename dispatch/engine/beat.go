@@ -121,13 +121,13 @@ func (d *Dispatcher) recordBeat(ctx context.Context, info dispatch.CollectorInfo
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		info.Outcomes = d.outcomes.of(info.ID)
-		states, err := d.store.Beats(ctx, []dispatch.CollectorInfo{info})
+		state, err := d.store.Beat(ctx, info)
 		switch {
 		case err != nil:
 			err = fmt.Errorf("collector %q: %w", info.ID, timedOut(ctx.Err(), err))
-		case states[0].Replaced:
+		case state.Replaced:
 			err = replaced(info.ID, info.Session)
-		case states[0].NewSession:
+		case state.NewSession:
 			err = d.beginSession(ctx, info.ID, info.Session)
 		}
 		recorded <- err

@@ -159,7 +159,7 @@ func TestDispatcher_Beat(t *testing.T) {
 			w.AddSource("s", nil)
 			w.Submit("s", "", 1, 0)
 			held := w.MustFetch(dispatchtest.Ask("c", "", 0)).Tasks
-			w.Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("Beats")))
+			w.Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("Beat")))
 			if res, err := w.D[0].Beat(t.Context(), info, dispatchtest.LeaseBeats(held)); err != nil || res.LeaseDuration != 30*time.Second {
 				t.Errorf("Beat: %+v, %v", res, err)
 			}
@@ -211,10 +211,10 @@ func TestDispatcher_Beat(t *testing.T) {
 				// older one's leases at once.
 				newer := info
 				newer.Session = "s2"
-				if _, err := w.Store.Beats(t.Context(), []dispatch.CollectorInfo{newer}); err != nil {
+				if _, err := w.Store.Beat(t.Context(), newer); err != nil {
 					t.Fatal(err)
 				}
-				w.Inject(dispatchtest.Delay(c.takes, dispatchtest.Calls("Beats")))
+				w.Inject(dispatchtest.Delay(c.takes, dispatchtest.Calls("Beat")))
 				began := time.Now()
 				res, err := w.D[0].Beat(t.Context(), info, dispatchtest.LeaseBeats(held))
 				if c.replaced != errors.Is(err, dispatch.ErrCollectorReplaced) || !c.replaced && (err != nil || res.LeaseDuration != 30*time.Second) {

@@ -68,9 +68,6 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// maxNoted limits the cache of sessions that the store has recorded.
-const maxNoted = 100_000
-
 // Dispatcher hands out tasks of a [dispatch.Store] and takes their reports. Its methods may be called concurrently while
 // [Dispatcher.Run] runs.
 type Dispatcher struct {
@@ -89,10 +86,9 @@ type Dispatcher struct {
 	holds     *holdWatch
 	pushes    *pushes
 	newcomers *newcomers
-	noted     *ttlcache.Cache[string, string] // the current session of each collector, as lately noted
-	beginning singleflight.Group              // of sessions
-	endings   atomic.Int64                    // of older sessions, under way
-	drained   chan struct{}                   // closed by Drain
+	beginning singleflight.Group // of sessions
+	endings   atomic.Int64       // of older sessions, under way
+	drained   chan struct{}      // closed by Drain
 	drain     sync.Once
 
 	// callPrefix, which is unique to this dispatcher, and a number identify a run of FetchTask.
@@ -113,7 +109,6 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.newcomers = &newcomers{met: make(map[string]*newcomer), taken: make(map[string]int)}
-	d.noted = ttlcache.New(ttlcache.WithCapacity[string, string](maxNoted), ttlcache.WithDisableTouchOnHit[string, string]())
 	d.drained = make(chan struct{})
 	d.callPrefix = uuid.NewString() + "-"
 	d.holds = newHoldWatch(cfg, func() {
@@ -217,7 +212,6 @@ func (d *Dispatcher) heed(h dispatch.Hint) {
 		d.pushes.cancel(h.ID, CancelNotice{ID: h.Task, Reason: h.Reason})
 	case dispatch.HintResync:
 		d.catalog.dropAll()
-		d.noted.DeleteAll()
 		d.holds.hint()
 		d.pump.HintAll()
 	}

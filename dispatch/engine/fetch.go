@@ -136,8 +136,7 @@ func (d *Dispatcher) deliver(ctx context.Context, req *FetchRequest, received ti
 	return result, nil
 }
 
-// obtain records the fetch in the store, then waits for tasks unless the fetch is a repeat. For a busy collector it
-// claims first.
+// obtain records the fetch in the store, then waits for tasks unless the fetch is a repeat.
 func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received time.Time) (out pump.Outcome, err error) {
 	r := &pump.Request{
 		Want: dispatch.Want{
@@ -149,29 +148,10 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 	if r.Want.SourceUIDs, err = d.uidsOf(ctx, req.Sources); err != nil {
 		return out, err
 	}
-	if d.busy(req) {
-		out = d.claimNow(ctx, req, r, received)
-		switch out.End {
-		case pump.Granted, pump.TokenUsed, pump.Superseded, pump.Failed:
-			return out, nil
-		case pump.Nothing:
-			if req.Wait == 0 && out.Wait != dispatch.WaitHeld {
-				return out, nil
-			}
-			if ctx.Err() != nil {
-				return pump.Outcome{}, nil
-			}
-		case pump.Refused, pump.Held, pump.Draining: // it may repeat a grant yet
-		}
-		// A claim in flight may still grant it something. That is given back under the id of the call, so the fetch
-		// continues with another id.
-		r.Want.Call = d.nextCall()
-	}
 	out, repeated, err := d.notePoll(ctx, r.Want.Poll)
 	if err != nil || repeated {
 		return out, err
 	}
-	r.Want.Noted = true
 	out = d.wait(ctx, req, r, received)
 	if out.End == pump.Refused {
 		// The store has work, but not for this fetch; or another session has begun. A claim in flight may still grant
@@ -184,23 +164,6 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 		out.RetryAfter = refusedRetry
 	}
 	return out, nil
-}
-
-// busy reports whether a claim is likely to succeed at once and may come before BeginPolls. That saves a store call:
-// fetches of one task are 1.25 times as fast (deploy/bench/README.md). It is safe because the store recorded the
-// session recently, so a claim refuses a replaced one. With one shard, the claim itself detects a repeated grant.
-func (d *Dispatcher) busy(req *FetchRequest) bool {
-	session := d.noted.Get(req.Collector)
-	return session != nil && session.Value() == req.Session && d.store.Shards() == 1 &&
-		len(req.Pools) == 1 && len(req.Sources)+len(req.Queues) == 0 && d.slowed.remaining(req.Collector) == 0 && d.pump.Open(req.Pools[0])
-}
-
-// claimNow waits only until every outlet was claimed from for the fetch. For one with reports, of a collector at work, what
-// is known of the outlets is enough: its next fetch waits. Otherwise an empty answer takes a claim from each shard, one
-// after another.
-func (d *Dispatcher) claimNow(ctx context.Context, req *FetchRequest, r *pump.Request, received time.Time) pump.Outcome {
-	r.Once, r.Cached, r.Until = true, len(req.Reports) > 0, received.Add(cmp.Or(req.Wait, storeTimeout))
-	return d.pump.Wait(ctx, r)
 }
 
 // normalise fills in defaults and checks the limits.
@@ -279,10 +242,11 @@ func (d *Dispatcher) wait(ctx context.Context, req *FetchRequest, r *pump.Reques
 			return pump.Outcome{Wait: dispatch.WaitThrottled, RetryAfter: min(slowed, MaxRetryAfter)}
 		}
 	}
-	if req.Wait == 0 {
-		return d.claimNow(ctx, req, r, received)
+	if r.Until = until; req.Wait == 0 {
+		// It waits only until every outlet was claimed from for it. For one with reports, of a collector at work, what is known
+		// of the outlets is enough: its next fetch waits.
+		r.Once, r.Cached, r.Until = true, len(req.Reports) > 0, received.Add(storeTimeout)
 	}
-	r.Once, r.Until = false, until
 	return d.pump.Wait(ctx, r)
 }
 

@@ -155,7 +155,7 @@ func TestDispatcher_Fetch_callerGone(t *testing.T) {
 			cancel()
 			<-ch
 			w.Heal(slow)
-			// Nobody can give it back; the keeper does when the lease runs out.
+			// Nobody can give it back; the sweep does when the lease runs out.
 			time.Sleep(10 * time.Second)
 			res := w.MustFetch(dispatchtest.Ask("c2", "", 30*time.Second))
 			if res.Tasks[0].Task.Counters.Expirations != 1 {

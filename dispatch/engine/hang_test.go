@@ -19,7 +19,7 @@ import (
 
 // hungShard is the second of two shards, which answers none of those calls.
 func hungShard() *dispatchtest.Fault {
-	return dispatchtest.Hang(dispatchtest.Calls("BeginPolls", "Beats", "ListCollectors", "Renew", "Apply", "SourcesByID", "Tasks", "Submit"), dispatchtest.InShard(1))
+	return dispatchtest.Hang(dispatchtest.Calls("BeginPoll", "Beat", "ListCollectors", "Renew", "Apply", "SourcesByID", "Tasks", "Submit"), dispatchtest.InShard(1))
 }
 
 // inTwoShards runs a test on two shards, of which the second can hang.

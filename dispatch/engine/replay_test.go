@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,7 +132,7 @@ func TestDispatcher_Fetch_repeats(t *testing.T) {
 				w.AddSource("s", nil)
 				w.Submit("s", "", 1, 0)
 				w.knownOnly("c")
-				w.Inject(dispatchtest.Delay(time.Duration(ms)*time.Millisecond, dispatchtest.Calls("Claim")), dispatchtest.Delay(10*time.Millisecond, dispatchtest.Calls("BeginPolls", "GiveBack")))
+				w.Inject(dispatchtest.Delay(time.Duration(ms)*time.Millisecond, dispatchtest.Calls("Claim")), dispatchtest.Delay(10*time.Millisecond, dispatchtest.Calls("BeginPoll", "GiveBack")))
 				a := <-w.GoFetch(t.Context(), 0, dispatchtest.Ask("c", "token1", 100*time.Millisecond))
 				time.Sleep(time.Second)
 				if a.Err != nil {
@@ -225,42 +224,6 @@ func TestDispatcher_Fetch_replay(t *testing.T) {
 	})
 }
 
-// A claim says that its fetch was noted only where it was, of which the store of several shards
-// then remembers the token; so each token is used up, long after its task has settled (P7).
-func TestDispatcher_Fetch_tellsWhatIsNoted(t *testing.T) {
-	t.Parallel()
-	for _, shards := range [...]int{1, 4} {
-		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, dispatchtest.Setup{Shards: shards}, func(t *testing.T, w *world) {
-				w.AddSource("s", nil)
-				w.Submit("s", "", 40, 0)
-				var noted atomic.Bool // the fetch that is under way
-				w.Inject(dispatchtest.After(func() { noted.Store(true) }, dispatchtest.Calls("BeginPolls")), dispatchtest.On(func(_ context.Context, c *dispatchtest.Call, ask func() error) error {
-					if c.Wants[0].Noted && !noted.Load() {
-						t.Error("a claim says that its fetch was noted, which it was not")
-					}
-					return ask()
-				}, dispatchtest.Calls("Claim")))
-				var used []engine.FetchRequest
-				for n := range 20 {
-					noted.Store(false)
-					req := dispatchtest.Ask("c", fmt.Sprint("token", n), time.Second*time.Duration(n%2))
-					w.Settle(dispatchtest.Success(w.MustFetch(req).Tasks[0]))
-					used = append(used, req)
-				}
-				time.Sleep(dispatch.TokenMemory)
-				for _, req := range used {
-					noted.Store(false)
-					if res, err := w.D[0].Fetch(t.Context(), req); err != nil || len(res.Tasks) > 0 || res.Empty != engine.EmptyTokenUsed {
-						t.Errorf("token %q, long after it was used: %+v, %v; want TOKEN_USED", req.ClientToken, res, err)
-					}
-				}
-			})
-		})
-	}
-}
-
 func tokens(grants []dispatch.Grant) []string {
 	all := make([]string, len(grants))
 	for i, g := range grants {
@@ -297,7 +260,7 @@ func TestDispatcher_Fetch_repeatedAndGone(t *testing.T) {
 			t.Parallel()
 			inWorld(t, s, func(t *testing.T, w *world) {
 				// The store is far away.
-				there := dispatchtest.Calls("Claim", "BeginPolls", "GiveBack")
+				there := dispatchtest.Calls("Claim", "BeginPoll", "GiveBack")
 				w.Inject(dispatchtest.Delay(oneWay, there), dispatchtest.Late(oneWay, there))
 				answered, rounds := 0, 0
 				for begins := time.Duration(0); begins <= 60*time.Millisecond; begins += 6 * time.Millisecond {

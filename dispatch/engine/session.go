@@ -29,23 +29,19 @@ const (
 // notePoll records a fetch in the store: when the collector was seen, and its current session. repeated: the client
 // token had a grant before, and the outcome has its leases that are still held (P7).
 func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump.Outcome, repeated bool, err error) {
-	states, err := d.poll(ctx, poll)
+	state, err := d.poll(ctx, poll)
 	if err != nil {
 		if ctx.Err() != nil {
 			d.giveBackPolled(poll)
 		}
 		return out, false, err
 	}
-	state := states[0]
 	switch {
 	case state.Replaced:
 		return out, false, replaced(poll.Collector, poll.Session)
 	case state.NewSession:
 		// What an older session was granted under this client token ends with it.
 		return pump.Outcome{End: pump.TokenUsed}, state.Used, d.beginSession(ctx, poll.Collector, poll.Session)
-	}
-	d.noted.Set(poll.Collector, poll.Session, dispatch.PollNoted)
-	switch {
 	case len(state.Replay) > 0:
 		return pump.Outcome{End: pump.Granted, Grants: state.Replay, Call: poll.Call}, true, nil
 	case state.Used:
@@ -54,15 +50,20 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 	return out, false, nil
 }
 
-// poll notes a poll.
-func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) ([]dispatch.PollState, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	states, err := d.store.BeginPolls(ctx, []dispatch.Poll{poll})
-	if err != nil {
-		return nil, fmt.Errorf("note a poll: %w", timedOut(ctx.Err(), err))
-	}
-	return states, nil
+// poll notes a poll. It does so in a goroutine of its own, so that the stack of a fetch that waits does not have the size that the
+// store needs (TestParkedFetch_memory).
+func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) (state dispatch.PollState, err error) {
+	noted := make(chan struct{})
+	go func() {
+		defer close(noted)
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		if state, err = d.store.BeginPoll(ctx, poll); err != nil {
+			err = fmt.Errorf("note a poll: %w", timedOut(ctx.Err(), err))
+		}
+	}()
+	<-noted
+	return state, err
 }
 
 // giveBackPolled gives back what a poll returned to a caller that was gone. It polls once more, after the first, to
@@ -71,12 +72,12 @@ func (d *Dispatcher) giveBackPolled(poll dispatch.Poll) {
 	d.pump.Background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		states, err := d.poll(ctx, poll)
+		state, err := d.poll(ctx, poll)
 		if err != nil {
 			d.pump.GiveBackFailed(poll, zap.Error(err))
 			return
 		}
-		d.giveBack(ctx, poll, d.shardsOf(states[0].Replay))
+		d.giveBack(ctx, poll, d.shardsOf(state.Replay))
 	})
 }
 
@@ -86,7 +87,6 @@ func replaced(collector, session string) error {
 
 // sessionEnded ends the waiting fetches and the heartbeat streams of all sessions of the collector except current.
 func (d *Dispatcher) sessionEnded(collector, current string) {
-	d.noted.Delete(collector)
 	d.outcomes.forget(collector)
 	d.pump.EndSessions(collector, current)
 	d.pushes.endSessions(collector, current)

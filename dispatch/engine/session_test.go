@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -224,13 +223,11 @@ func TestDispatcher_beginSession_bounded(t *testing.T) {
 		w.Heal()
 		time.Sleep(time.Minute)
 		begin("s2") // what was left is made up for
-		infos := make([]dispatch.CollectorInfo, collectors)
-		for i := range infos {
-			infos[i] = dispatch.CollectorInfo{ID: fmt.Sprint("c", i), Session: "s2"}
-		}
-		states, err := w.Store.Beats(t.Context(), infos)
-		if err != nil || slices.ContainsFunc(states, func(s dispatch.PollState) bool { return s.NewSession }) {
-			t.Errorf("not all older sessions have ended; %v", err)
+		for i := range collectors {
+			state, err := w.Store.Beat(t.Context(), dispatch.CollectorInfo{ID: fmt.Sprint("c", i), Session: "s2"})
+			if err != nil || state.NewSession {
+				t.Errorf("the older sessions of collector %d have not ended; %v", i, err)
+			}
 		}
 	})
 }

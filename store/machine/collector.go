@@ -5,7 +5,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
-// Poll is [dispatch.Claims.BeginPolls] in one shard: it reports whether the client token was granted something, and what of that is
+// Poll is [dispatch.Claims.BeginPoll] in one shard: it reports whether the client token was granted something, and what of that is
 // held. It also notes the call, which no backend has.
 func (s *Shard) Poll(p *dispatch.Poll) (used bool, replay []dispatch.Grant) {
 	note, _, used := s.grantOf(p)

@@ -141,9 +141,8 @@ func (s *Shard) replay(note *grantNote, call string) (grants []dispatch.Grant) {
 		if e := &note.entries[i]; e.stillHeld() {
 			l := e.record.lease
 			grants = append(grants, dispatch.Grant{
-				Token:         l.token(),
-				Remaining:     ms.Duration(max(l.deadline-s.now, 0)),
-				SourceVersion: e.record.lane.source.gate.Version,
+				Token:     l.token(),
+				Remaining: ms.Duration(max(l.deadline-s.now, 0)),
 			})
 			s.copyTo(&grants[len(grants)-1].Task, e.record, handedOut)
 		}

@@ -266,7 +266,7 @@ func (c *claim) grant(h *hand, r *record) {
 	h.note.entries = append(h.note.entries, grantEntry{record: r, fence: r.lease.fence})
 	h.note.left++
 	h.grants = append(h.grants, dispatch.Grant{
-		Token: r.lease.token(), Remaining: ms.Duration(length), SourceVersion: gate.Version,
+		Token: r.lease.token(), Remaining: ms.Duration(length),
 	})
 	s.copyTo(&h.grants[len(h.grants)-1].Task, r, handedOut)
 }

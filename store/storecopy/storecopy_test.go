@@ -107,9 +107,9 @@ func fill(t testing.TB, s dispatch.Store) *fixture {
 	hold := dispatch.Hold{Target: dispatch.HoldTarget{Queue: "q19.delayed.example"}, Name: dispatch.HoldDefault, Created: now}
 	_, err = s.PutHolds(ctx, dispatch.HoldChange{Set: []dispatch.Hold{hold}, Queues: dispatch.HeldQueues([]dispatch.Hold{hold})}, 0)
 	must(err)
-	_, err = s.Beats(ctx, []dispatch.CollectorInfo{{ID: "c", Session: "old"}})
+	_, err = s.Beat(ctx, dispatch.CollectorInfo{ID: "c", Session: "old"})
 	must(err)
-	_, err = s.Beats(ctx, []dispatch.CollectorInfo{{ID: "c", Session: "new", Labels: map[string]string{"a": "b"}, Slots: 3}})
+	_, err = s.Beat(ctx, dispatch.CollectorInfo{ID: "c", Session: "new", Labels: map[string]string{"a": "b"}, Slots: 3})
 	must(err)
 	for shard := range s.Shards() {
 		f.held = append(f.held, f.claim(s, shard, "t1", 7-len(f.held))...)
@@ -172,16 +172,21 @@ func (f *fixture) check(s dispatch.Store) {
 	f.t.Helper()
 	ctx := f.t.Context()
 	f.submit(s, dispatch.SubmitExists)
-	poll := dispatch.Poll{Collector: "c", Session: "new", ClientToken: "t1", Call: "again"}
-	states, err := s.BeginPolls(ctx, []dispatch.Poll{poll, {Collector: "c", Session: "old", ClientToken: "t9", Call: "k"}, {Collector: "c", Session: "new", ClientToken: "t2", Call: "k"}})
-	if err != nil {
-		f.t.Fatal(err)
+	polled := func(session, token, call string) dispatch.PollState {
+		state, err := s.BeginPoll(ctx, dispatch.Poll{Collector: "c", Session: session, ClientToken: token, Call: call})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return state
 	}
-	if got := tokens(states[0].Replay); !states[0].Used || !slices.Equal(got, tokens(f.held[1:])) {
-		f.t.Errorf("a repeated fetch got %q, want %q", got, tokens(f.held[1:]))
+	if state := polled("new", "t1", "again"); !state.Used || !slices.Equal(tokens(state.Replay), tokens(f.held[1:])) {
+		f.t.Errorf("a repeated fetch got %q, want %q", tokens(state.Replay), tokens(f.held[1:]))
 	}
-	if !states[1].Replaced || !states[2].Used || len(states[2].Replay) > 0 {
-		f.t.Errorf("the replaced session and the used token got %+v", states[1:])
+	if state := polled("old", "t9", "k"); !state.Replaced {
+		f.t.Errorf("the replaced session got %+v", state)
+	}
+	if state := polled("new", "t2", "k"); !state.Used || len(state.Replay) > 0 {
+		f.t.Errorf("the used token got %+v", state)
 	}
 	for shard := range s.Shards() {
 		if n, err := s.GiveBack(ctx, shard, "c", "t1", "again"); n != 0 || err != nil {

@@ -17,7 +17,7 @@ func applyCases() []testCase {
 		{"ChangedRecord_IsConflict", applyConflict},
 		{"Unknown_IsNotFound", applyUnknown},
 		{"Expired_OnALiveLease_IsLost_T11", applyLive},
-		{"Expired_TwoKeepers_OneEffect_T12", applyTwoKeepers},
+		{"Expired_TwoSweeps_OneEffect_T12", applyTwoSweeps},
 		{"Scheduled_ByDelayAndByDue", applyScheduled},
 		{"Waiting_IsEndedWithoutAToken", applyWaiting},
 		{"Waiting_IsMoved", applyMoved},
@@ -140,7 +140,7 @@ func applyLive(e *env) {
 	is(e, "report", e.apply(done(&grant.Task)).Code, dispatch.Applied)
 }
 
-func applyTwoKeepers(e *env) {
+func applyTwoSweeps(e *env) {
 	e.open()
 	g := source("a")
 	e.create(g, numbered(g, queue, 20)...)
@@ -172,7 +172,7 @@ func applyTwoKeepers(e *env) {
 	for i, task := range sweeps[0] {
 		a, b := results[0][i].Code, results[1][i].Code
 		if (a == dispatch.Applied) == (b == dispatch.Applied) {
-			e.Fatalf("two keepers got the codes %d and %d for one lease", a, b)
+			e.Fatalf("two sweeps got the codes %d and %d for one lease", a, b)
 		}
 		is(e, "expirations", e.task(task.ID).Counters.Expirations, 1)
 	}

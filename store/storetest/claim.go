@@ -29,7 +29,7 @@ func claimCases() []testCase {
 }
 
 func claimGrant(e *env) {
-	g := source("a", func(g *dispatch.SourceGate) { g.Version = 7 })
+	g := source("a")
 	s := item(g, queue, "k", func(s *dispatch.Submission) {
 		s.Payload, s.Metadata, s.Kind = []byte("p"), map[string]string{"m": "v"}, "page"
 		s.Relation = dispatch.RelationFeedItem
@@ -46,7 +46,6 @@ func claimGrant(e *env) {
 	grant := reply.Grants[0][0]
 	is(e, "token", grant.Token, dispatch.LeaseToken{Collector: "c1", ClientToken: want.ClientToken, Fence: grant.Token.Fence})
 	is(e, "remaining", grant.Remaining, dispatch.DefaultLeaseDuration)
-	is(e, "source version", grant.SourceVersion, 7)
 	task := grant.Task
 	is(e, "id", task.ID, s.ID)
 	is(e, "state", task.State, dispatch.StateLeased)

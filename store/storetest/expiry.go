@@ -24,7 +24,7 @@ func expiryCases() []testCase {
 		{"Holder_IsKnownAfterTheLockEnded", expiryHolder},
 		{"Renewed_HasItsNewDeadline", expiryRenewed},
 		{"ManyRenewed_AreBoundedPerSweep_P10", expiryManyRenewed},
-		{"Renewals_DoNotCallTheKeeper", expiryCalm},
+		{"Renewals_CallForNoSweep", expiryCalm},
 	}
 }
 
@@ -310,7 +310,7 @@ func expiryManyRenewed(e *env) {
 	is(e, "expired", expired[0], grants[n/2].Task.ID)
 }
 
-// Renewals do not have the keeper come for each of the old deadlines.
+// Renewals have nobody sweep at each of the old deadlines.
 func expiryCalm(e *env) {
 	e.open()
 	g := source("a")
@@ -325,13 +325,13 @@ func expiryCalm(e *env) {
 	for i := range 1200 { // each is renewed each two seconds, for twelve
 		is(e, "lost", e.renew(grants[i%200]).Lost, dispatch.LostNone)
 		e.advance(10 * time.Millisecond)
-		if !next.After(e.now()) || i%90 == 0 { // the keeper comes each 900 ms at least
+		if !next.After(e.now()) || i%90 == 0 { // a sweep comes each 900 ms at least
 			s := e.sweep(100)
 			is(e, "expired", len(s.Expired), 0)
 			sweeps, next = sweeps+1, s.Next
 		}
 	}
 	if most := 12*2 + 1200/90 + 1; sweeps > most {
-		e.Fatalf("renewals had the keeper come %d times in 12 seconds, want at most %d", sweeps, most)
+		e.Fatalf("renewals called for %d sweeps in 12 seconds, want at most %d", sweeps, most)
 	}
 }

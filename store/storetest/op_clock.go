@@ -37,7 +37,7 @@ func (m *model) fetchAndStepBack() []step {
 	token, call := m.token()
 	poll := dispatch.Poll{Collector: c.id, Session: c.session(), ClientToken: token, Call: call}
 	claim := func() step {
-		wants := []dispatch.Want{{Poll: poll, Max: 2, MaxBytes: manyBytes, Noted: true}}
+		wants := []dispatch.Want{{Poll: poll, Max: 2, MaxBytes: manyBytes}}
 		return m.claimStep(t.shard, m.world.gate(t).Pool, wants, fmt.Sprintf("shard=%d %v noted", t.shard, poll))
 	}
 	back := func() []step {
@@ -68,7 +68,7 @@ func (m *model) fetchAndStepBack() []step {
 }
 
 // genAdvance moves the clock on, mostly a little. Before a longer time it
-// mostly sweeps, as a keeper does, so that no outage is seen.
+// mostly sweeps, as an owner does, so that no outage is seen.
 func (m *model) genAdvance() step {
 	d := one(m,
 		300*time.Microsecond, time.Millisecond, time.Millisecond, 10*time.Millisecond, 50*time.Millisecond,

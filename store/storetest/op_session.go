@@ -28,11 +28,10 @@ func (m *model) genPoll() step {
 }
 
 func (m *model) pollStep(p dispatch.Poll) step {
-	polls := []dispatch.Poll{p}
 	return step{
 		name: "poll", text: fmt.Sprint(p),
-		do:  func(i *Instance) (any, error) { return i.Store.BeginPolls(m.ctx, polls) },
-		see: func(answer any) error { return m.world.polled(polls, as[[]dispatch.PollState](answer)) },
+		do:  func(i *Instance) (any, error) { return i.Store.BeginPoll(m.ctx, p) },
+		see: func(answer any) error { return m.world.polled(p, as[dispatch.PollState](answer)) },
 	}
 }
 
@@ -58,7 +57,16 @@ func (m *model) genBeats() step {
 func (m *model) beatStep(beats []dispatch.CollectorInfo) step {
 	return step{
 		name: "beat", text: fmt.Sprint(beats),
-		do: func(i *Instance) (any, error) { return i.Store.Beats(m.ctx, beats) },
+		do: func(i *Instance) (any, error) {
+			states := make([]dispatch.PollState, len(beats))
+			for n, beat := range beats {
+				var err error
+				if states[n], err = i.Store.Beat(m.ctx, beat); err != nil {
+					return nil, err
+				}
+			}
+			return states, nil
+		},
 		see: func(answer any) error {
 			for n, got := range as[[]dispatch.PollState](answer) {
 				m.world.met(beats[n].ID, beats[n].Session, got)

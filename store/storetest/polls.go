@@ -43,7 +43,7 @@ func (e *env) hold(wait, lease time.Duration) *holding {
 	e.advance(wait)
 	h := &holding{e, token, make(map[string]dispatch.Grant)}
 	for _, c := range pollers() {
-		h.grants[c] = e.takeOne(by(token, "1"), func(w *dispatch.Want) { w.Collector, w.Noted, w.Lease = c, true, lease })
+		h.grants[c] = e.takeOne(by(token, "1"), func(w *dispatch.Want) { w.Collector, w.Lease = c, lease })
 	}
 	return h
 }
@@ -100,7 +100,7 @@ func (h *holding) ends(lease, after time.Duration) {
 	h.repeated()
 }
 
-// sweepAll sweeps all shards, as keepers do.
+// sweepAll sweeps all shards, as an owner does.
 func (e *env) sweepAll() {
 	e.Helper()
 	for shard := range e.Store.Shards() {

@@ -152,8 +152,7 @@ func pushOlder(e *env) {
 	next, err := e.Store.PushSource(e.ctx, e.shard(queue), older, "")
 	e.ok("push source", err)
 	is(e, "page", next, "")
-	e.takeOne()
-	is(e, "version", e.takeOne().SourceVersion, 5)
+	e.take(2)
 }
 
 func pushLease(e *env) {
@@ -166,7 +165,6 @@ func pushLease(e *env) {
 	second := e.takeOne()
 	is(e, "remaining", second.Remaining, time.Minute)
 	is(e, "max hold", second.Task.Lease.MaxHold, 2*time.Minute)
-	is(e, "version", second.SourceVersion, 2)
 	e.advance(time.Second)
 	is(e, "renewal of the one before", e.renew(first).Remaining, dispatch.DefaultLeaseDuration)
 }

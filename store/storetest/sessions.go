@@ -39,9 +39,9 @@ func sessionNew(e *env) {
 
 func sessionBeats(e *env) {
 	beat := func(session string) dispatch.PollState {
-		states, err := e.Store.Beats(e.ctx, []dispatch.CollectorInfo{{ID: "c1", Session: session}})
-		e.ok("beats", err)
-		return states[0]
+		state, err := e.Store.Beat(e.ctx, dispatch.CollectorInfo{ID: "c1", Session: session})
+		e.ok("beat", err)
+		return state
 	}
 	is(e, "first", beat("s1"), dispatch.PollState{})
 	is(e, "second", beat("s2").NewSession, true)
@@ -222,8 +222,8 @@ func sessionAtHome(e *env) {
 	for i, begin := range []func(session string){
 		func(session string) { e.poll("c1", session, "u", "2") },
 		func(session string) {
-			_, err := e.Store.Beats(e.ctx, []dispatch.CollectorInfo{{ID: "c1", Session: session}})
-			e.ok("beats", err)
+			_, err := e.Store.Beat(e.ctx, dispatch.CollectorInfo{ID: "c1", Session: session})
+			e.ok("beat", err)
 		},
 	} {
 		token := fmt.Sprint("token", i)

@@ -135,27 +135,22 @@ func (w *world) met(collector, session string, got dispatch.PollState) {
 	}
 }
 
-// polled checks the answers to polls: a repeated one gives what is still held of the grant (P7).
-func (w *world) polled(polls []dispatch.Poll, got []dispatch.PollState) error {
-	if len(got) != len(polls) {
-		return broken("%d polls answered %d states", len(polls), len(got))
+// polled checks the answer to a poll: a repeated one gives what is still held of the grant (P7).
+func (w *world) polled(p dispatch.Poll, got dispatch.PollState) error {
+	if w.met(p.Collector, p.Session, got); got.Replaced {
+		return nil
 	}
-	for i, p := range polls {
-		if w.met(p.Collector, p.Session, got[i]); got[i].Replaced {
+	w.polls[p.ClientToken], w.current[p.Collector] = w.now(), p.Session
+	for shard := range w.parts {
+		note := w.noted(shard, p.Collector, p.ClientToken)
+		if note == nil {
 			continue
 		}
-		w.polls[p.ClientToken], w.current[p.Collector] = w.now(), p.Session
-		for shard := range w.parts {
-			note := w.noted(shard, p.Collector, p.ClientToken)
-			if note == nil {
-				continue
-			}
-			if w.count("poll TOKEN_USED"); note.ended.After(w.now()) {
-				w.count("poll after a step back")
-			}
-			if err := w.replayed("poll", note, got[i].Used, got[i].Replay); err != nil {
-				return err
-			}
+		if w.count("poll TOKEN_USED"); note.ended.After(w.now()) {
+			w.count("poll after a step back")
+		}
+		if err := w.replayed("poll", note, got.Used, got.Replay); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -146,14 +146,6 @@ func (p *Pump) Draining() bool {
 	return p.draining
 }
 
-// Open reports whether the pool probably has a task now.
-func (p *Pump) Open(pool string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l, now := p.lines[pool], time.Now()
-	return l == nil || slices.ContainsFunc(l.outlets, func(o outlet) bool { return !o.until.After(now) && !o.retryAt.After(now) })
-}
-
 // Waiting is the number of waiting fetches.
 func (p *Pump) Waiting() int {
 	p.mu.Lock()
