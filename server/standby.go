@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
 	"syscall"
 
 	"google.golang.org/grpc/codes"
@@ -35,12 +34,8 @@ func (s *Server) StandBy(ctx context.Context, owner Owner) (FeedStream, error) {
 		link.Close()
 		return nil, err
 	}
-	f := &standbyStream{ctx: ctx, passed: passed, came: make(chan struct{}, 1)}
-	go func() {
-		defer link.Close()
-		f.collect()
-	}()
-	return f, nil
+	context.AfterFunc(ctx, link.Close)
+	return &standbyStream{ctx: ctx, passed: passed}, nil
 }
 
 // Refuses reports whether the port of an owner refuses a connection: its process has ended, or takes no more calls.
@@ -52,83 +47,11 @@ func (s *Server) Refuses(ctx context.Context, owner Owner) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)
 }
 
-// maxFed is how many bytes may wait for a dispatcher that stands by.
-const maxFed = 256 << 20
-
 // standbyStream is the end of the dispatcher that stands by.
 type standbyStream struct {
 	ctx    context.Context //nolint:containedctx // of the stream
 	passed *relay.Passed
-	came   chan struct{} // has a value if a message or the end came
-
-	mu       sync.Mutex // guards what follows
-	messages [][]byte
-	bytes    int
-	err      error // nothing more comes
-}
-
-// collect takes messages at once: a stream whose messages wait ends.
-func (f *standbyStream) collect() {
-	err := f.collectAll()
-	f.passed.Close()
-	f.mu.Lock()
-	f.err = err
-	f.mu.Unlock()
-	f.wake()
-}
-
-func (f *standbyStream) collectAll() error {
-	for {
-		select {
-		case m, ok := <-f.passed.Messages:
-			if !ok {
-				return errors.New("the messages were not taken in time")
-			}
-			if err := f.add(m.GetData()); err != nil {
-				return err
-			}
-		case answer := <-f.passed.Answer:
-			f.rest()
-			return errors.Join(io.EOF, statusIn(answer))
-		case <-f.passed.Broken():
-			f.rest()
-			return io.ErrUnexpectedEOF
-		case <-f.ctx.Done():
-			return context.Cause(f.ctx)
-		}
-	}
-}
-
-// rest takes the messages that came before the end.
-func (f *standbyStream) rest() {
-	for {
-		select {
-		case m, ok := <-f.passed.Messages:
-			if !ok || f.add(m.GetData()) != nil {
-				return
-			}
-		default:
-			return
-		}
-	}
-}
-
-func (f *standbyStream) add(message []byte) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.bytes += len(message); f.bytes > maxFed {
-		return status.Errorf(codes.ResourceExhausted, "more than %d bytes of groups wait", maxFed)
-	}
-	f.messages = append(f.messages, message)
-	f.wake()
-	return nil
-}
-
-func (f *standbyStream) wake() {
-	select {
-	case f.came <- struct{}{}:
-	default:
-	}
+	ended  error // why nothing more comes than what is there; nil: more may come
 }
 
 // Send implements [FeedStream].
@@ -136,20 +59,23 @@ func (f *standbyStream) Send(message []byte) error { return f.passed.Send(f.ctx,
 
 // Receive implements [FeedStream].
 func (f *standbyStream) Receive() ([]byte, error) {
-	for {
-		f.mu.Lock()
-		if len(f.messages) > 0 {
-			next := f.messages[0]
-			f.messages, f.bytes = f.messages[1:], f.bytes-len(next)
-			f.mu.Unlock()
-			return next, nil
+	if f.ended == nil {
+		select {
+		case m := <-f.passed.Messages:
+			return m.GetData(), nil
+		case answer := <-f.passed.Answer:
+			f.ended = errors.Join(io.EOF, statusIn(answer))
+		case <-f.passed.Broken():
+			f.ended = io.ErrUnexpectedEOF
+		case <-f.ctx.Done():
+			return nil, context.Cause(f.ctx)
 		}
-		err := f.err
-		f.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
-		<-f.came
+	}
+	select {
+	case m := <-f.passed.Messages: // it came before the end
+		return m.GetData(), nil
+	default:
+		return nil, f.ended
 	}
 }
 

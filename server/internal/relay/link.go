@@ -28,7 +28,7 @@ type Config struct {
 	Sender, Address string
 	Secret          []byte
 	TLS             bool
-	// Lasts: the connection is for one stream, which lasts as long as it can.
+	// Lasts: the connection is for one stream, which lasts as long as it can, or as the context of [Link.Open].
 	Lasts bool
 }
 
@@ -190,9 +190,7 @@ func (c *connection) open(ctx context.Context) (*outbox, error) {
 		return nil, errors.Join(err, context.Cause(whole))
 	}
 	out := &outbox{ctx: whole, end: end, out: newSender(stream), maxBytes: int(welcome.GetMaxBytes()), calls: make(map[uint64]*pending)}
-	if c.link.cfg.Lasts {
-		out.alone = stream.Context().Done()
-	} else if maxAge := welcome.GetMaxAge().AsDuration(); maxAge > 0 {
+	if maxAge := welcome.GetMaxAge().AsDuration(); maxAge > 0 && !c.link.cfg.Lasts {
 		time.AfterFunc(maxAge, func() { c.link.retire(c) })
 	}
 	go out.receive(stream)

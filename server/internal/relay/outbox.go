@@ -17,8 +17,7 @@ type outbox struct {
 	end context.CancelCauseFunc
 	out *sender
 
-	maxBytes int             // of a call
-	alone    <-chan struct{} // closed with the stream, of a link for one stream of a caller; nil: there are others
+	maxBytes int // of a call
 
 	mu    sync.Mutex // guards what follows
 	last  uint64     // id of a call
@@ -29,6 +28,8 @@ type outbox struct {
 type pending struct {
 	answer chan *relaypb.Answer  // of capacity 1
 	stream chan *relaypb.Message // messages of a stream; nil: the call is unary
+	// gone is closed when nobody takes messages any more, of a stream that has a connection of its own; nil: others share it.
+	gone <-chan struct{}
 }
 
 // receive delivers answers until the stream ends; then its calls are broken.
@@ -49,8 +50,8 @@ func (o *outbox) receive(stream passStream) {
 	}
 }
 
-// deliver gives a stream its next message. One that nobody takes messages from is ended, so that others do not wait; if there are none
-// then the owner waits.
+// deliver gives a stream its next message. One that nobody takes messages from is ended, so that others do not wait. If there are no
+// others then the owner waits, and no message is lost: also after a break those that came before it are delivered.
 func (o *outbox) deliver(m *relaypb.Message) {
 	o.mu.Lock()
 	p := o.calls[m.GetId()]
@@ -58,10 +59,10 @@ func (o *outbox) deliver(m *relaypb.Message) {
 	if p == nil || p.stream == nil {
 		return
 	}
-	if o.alone != nil {
+	if p.gone != nil {
 		select {
 		case p.stream <- m:
-		case <-o.alone:
+		case <-p.gone:
 		}
 		return
 	}
@@ -173,6 +174,9 @@ func (l *Link) Open(ctx context.Context, class Class, call *relaypb.Call) (*Pass
 		return nil, err
 	}
 	p := &pending{answer: make(chan *relaypb.Answer, 1), stream: make(chan *relaypb.Message, 2*MaxAhead)}
+	if l.cfg.Lasts {
+		p.gone = ctx.Done()
+	}
 	if err := o.begin(ctx, call, p); err != nil {
 		return nil, err
 	}
