@@ -38,11 +38,11 @@ type Backend struct {
 	moving latch // the store is to be handed over
 	handed latch // and was, or cannot be
 
-	feeding   chan struct{} // has a value while a dispatcher stands by
-	followed  chan struct{} // has a value if another owner was seen
-	stood     latch         // this dispatcher does not stand by any more
-	loading   chan struct{} // has a value while a shard is loaded to stand by
-	soonUntil atomic.Int64  // until when a candidate looks often
+	feedTurn    chan struct{} // has a value while a dispatcher stands by
+	ownerSeen   chan struct{} // has a value if another owner was seen
+	followEnded latch         // this dispatcher does not stand by any more
+	loadTurn    chan struct{} // has a value while a shard is loaded to stand by
+	soonUntil   atomic.Int64  // until when a candidate looks often
 
 	stop      context.CancelFunc // ends the loops; nil: there are none
 	loops     sync.WaitGroup
@@ -99,8 +99,8 @@ func New(config Config) (*Backend, error) {
 		config: config, target: target, client: target.Connect(nil),
 		me:    protocol.Process(rand.Uint64()), //nolint:gosec // it is a name
 		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true, counts: of,
-		first: newLatch(), loaded: newLatch(), stood: newLatch(), over: newLatch(), moving: newLatch(), handed: newLatch(),
-		feeding: make(chan struct{}, 1), followed: make(chan struct{}, 1), loading: make(chan struct{}, 1),
+		first: newLatch(), loaded: newLatch(), followEnded: newLatch(), over: newLatch(), moving: newLatch(), handed: newLatch(),
+		feedTurn: make(chan struct{}, 1), ownerSeen: make(chan struct{}, 1), loadTurn: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -131,11 +131,11 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 	}
 	if b.config.Reach != nil && b.owner.Follow != nil {
 		b.loops.Go(func() {
-			defer b.stood.set()
-			b.stand(running)
+			defer b.followEnded.set()
+			b.followOwners(running)
 		})
-	} else if b.stood.set(); !b.config.Watch {
-		b.loops.Go(func() { b.standsNot(running) })
+	} else if b.followEnded.set(); !b.config.Watch {
+		b.loops.Go(func() { b.logColdTakeover(running) })
 	}
 	if err := b.wait(ctx, b.first.c, nil); err != nil {
 		return backend.Term{}, err
@@ -148,7 +148,7 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 		}
 	}
 	// The owner loads what this dispatcher does not have: nothing of what it has begun to read as a standby may come then.
-	if err := b.wait(ctx, b.stood.c, nil); err != nil {
+	if err := b.wait(ctx, b.followEnded.c, nil); err != nil {
 		return backend.Term{}, err
 	}
 	b.mu.Lock()

@@ -19,7 +19,7 @@ func (s *shard) campaign(ctx context.Context) (away time.Duration, err error) {
 		if err == nil || s.isEnd(err) || ctx.Err() != nil {
 			return away, err
 		}
-		s.standby.parted()
+		s.standby.connectionLost()
 		if s.b.first.isSet() {
 			s.tried.set()
 		}
@@ -146,9 +146,6 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	if s.b.config.Watch || s.number != 0 && !s.b.first.isSet() {
 		return false, nil
 	}
-	if of.Standby != 0 && of.Standby != s.b.me { // it has the shard in memory, and is to be the first
-		watched -= s.b.config.term / 4
-	}
 	forced := false
 	if owned && !protocol.MayAcquire(s.b.me, of, watched, s.b.config.term) {
 		if forced = s.standby.mayForce(of); !forced {
@@ -184,7 +181,7 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 	if f.record.Time != 0 {
 		s.before = time.UnixMilli(f.record.Time)
 	}
-	s.log.Log(s.level(), "the shard is owned", zap.Uint64("epoch", epoch.Number), zap.String("before", f.record.Name), zap.Bool("its_process_has_ended", forced))
+	s.log.Log(s.level(), "the shard is owned", zap.Uint64("epoch", epoch.Number), zap.String("before", f.record.Name), zap.Bool("forced", forced))
 	return true, nil
 }
 

@@ -76,12 +76,12 @@ func (b *Backend) Latest(shard int) uint64 {
 	return max(s.latest, s.line.Kept.Seq)
 }
 
-// Doubts reports whether a standby of a shard may have taken over.
-func (b *Backend) Doubts(shard int) bool {
+// Unconfirmed reports whether a standby of a shard may have taken over.
+func (b *Backend) Unconfirmed(shard int) bool {
 	s := b.shards[shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.doubt != nil
+	return s.unconfirmed != nil
 }
 
 // HasFeed reports whether a dispatcher stands by for a shard, HasWarm whether it has that in memory.

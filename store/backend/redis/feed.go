@@ -168,8 +168,8 @@ func (b *Backend) Feed(ctx context.Context, stream Stream) error {
 		return errors.New("the first message of a standby is not who it is")
 	}
 	select {
-	case b.feeding <- struct{}{}:
-		defer func() { <-b.feeding }()
+	case b.feedTurn <- struct{}{}:
+		defer func() { <-b.feedTurn }()
 	case <-b.over.c:
 		return b.Err()
 	case <-ctx.Done():
@@ -225,7 +225,7 @@ func (b *Backend) receive(stream Stream, f *feed) error {
 func (s *shard) attach(f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.feed, s.fed, s.warm, s.bare = f, false, false, time.Now()
+	s.feed, s.fed, s.warm, s.coldSince = f, false, false, time.Now()
 	s.wake()
 }
 
@@ -248,8 +248,8 @@ func (s *shard) detach(f *feed) {
 		return
 	}
 	s.feed, s.fed, s.warm = nil, false, false
-	if s.owned && s.doubt == nil {
-		s.doubt = make(chan struct{})
+	if s.owned && s.unconfirmed == nil {
+		s.unconfirmed = make(chan struct{})
 		signal(s.renewSoon)
 	}
 }
@@ -266,7 +266,7 @@ func (s *shard) startFeed() {
 // stopFeed reports that what the standby has of the shard is no use any more. The mutex is held.
 func (s *shard) stopFeed() {
 	if s.fed {
-		s.fed, s.warm, s.bare = false, false, time.Now()
+		s.fed, s.warm, s.coldSince = false, false, time.Now()
 		s.feed.push(message{kind: stopMessage, shard: s.number}, nil)
 		signal(s.renewSoon)
 	}

@@ -127,7 +127,7 @@ func (b *Backend) Ownership() dispatch.Ownership {
 		default:
 			o.WithoutStandby++
 			if s.feed != nil {
-				o.WithoutStandbyFor = max(o.WithoutStandbyFor, time.Since(s.bare))
+				o.WithoutStandbyFor = max(o.WithoutStandbyFor, time.Since(s.coldSince))
 			}
 		}
 		var span time.Duration
@@ -164,7 +164,7 @@ func (b *Backend) setOther(other Other, owning bool, now time.Time) {
 	b.told, b.other, b.owning = true, other, b.owning || owning
 	b.mu.Unlock()
 	if changed {
-		signal(b.followed)
+		signal(b.ownerSeen)
 		b.config.Follow(other)
 	}
 }

@@ -54,16 +54,17 @@ type shard struct {
 	feed      *feed
 	fed, warm bool
 	start     protocol.Head // the groups behind it are fed
-	bare      time.Time     // since when the standby has not all of it
-	// doubt is closed when the record does not name a standby any more whose stream has ended; nil: there is no such one.
-	doubt     chan struct{}
-	standby   *standby      // what this dispatcher has, while another one owns the shard
-	unplaced  bool          // the owner has not taken in yet what it has as a standby
-	awake     chan struct{} // has a value if there is something to do for the writer
-	soon      chan struct{} // has a value if a candidate is to look now
-	renewSoon chan struct{} // has a value if the record is to be renewed now
-	settled   chan struct{} // has a value if the last room was given back or the queue has become empty
-	rewrote   chan struct{} // has a value if a rewrite has ended in the middle of a term
+	coldSince time.Time     // since when the standby has not all of it
+	// unconfirmed is closed when a renewal is confirmed that was sent after the stream of a standby has ended; nil: none has. Nothing is
+	// answered before: that standby may have taken over.
+	unconfirmed chan struct{}
+	standby     *standby      // what this dispatcher has, while another one owns the shard
+	unplaced    bool          // the owner has not taken in yet what it has as a standby
+	awake       chan struct{} // has a value if there is something to do for the writer
+	soon        chan struct{} // has a value if a candidate is to look now
+	renewSoon   chan struct{} // has a value if the record is to be renewed now
+	settled     chan struct{} // has a value if the last room was given back or the queue has become empty
+	rewrote     chan struct{} // has a value if a rewrite has ended in the middle of a term
 }
 
 // looksOfTerm is how often a candidate reads the record in a term, beatsOfTerm how often an owner renews it.
@@ -200,7 +201,7 @@ func (s *shard) lose(why error) {
 	if !s.quits { // else the standby is the heir
 		s.stopFeed()
 	}
-	s.sure()
+	s.confirmed()
 	for _, f := range s.queue {
 		f.end(s.closed)
 	}
@@ -255,11 +256,11 @@ func (s *shard) release(ctx context.Context) {
 	}
 }
 
-// sure ends the doubt whether a standby has taken over: the record does not name it, or nothing is answered. The mutex is held.
-func (s *shard) sure() {
-	if s.doubt != nil {
-		close(s.doubt)
-		s.doubt = nil
+// confirmed lets answers go on: no standby has taken over, or the term is over. The mutex is held.
+func (s *shard) confirmed() {
+	if s.unconfirmed != nil {
+		close(s.unconfirmed)
+		s.unconfirmed = nil
 	}
 }
 
@@ -295,11 +296,11 @@ func (s *shard) usable() error {
 func (s *shard) until(ctx context.Context) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.doubt != nil && s.closed == nil {
-		doubt := s.doubt
+	for s.unconfirmed != nil && s.closed == nil {
+		confirmed := s.unconfirmed
 		s.mu.Unlock()
 		select {
-		case <-doubt:
+		case <-confirmed:
 		case <-ctx.Done():
 		}
 		s.mu.Lock()
@@ -383,15 +384,14 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.config.term/3)
 	defer cancel()
 	s.mu.Lock()
-	own, next, before, doubt := s.own, s.record, s.line, s.doubt
+	own, next, before, unconfirmed := s.own, s.record, s.line, s.unconfirmed
 	s.beat++
 	next.Standby, next.StandbyName = "", ""
-	if s.warm && doubt == nil { // else it is that standby perhaps, which has come back
+	if s.warm && unconfirmed == nil { // else it is that standby perhaps, which has come back
 		next.Standby, next.StandbyName = processText(s.feed.process), s.feed.name
 	}
+	next.Beat, next.Time = s.beat, 0 // redis writes the time
 	s.mu.Unlock()
-	next.Beat = s.beat
-	next.Time = 0 // redis writes it
 	change(&next)
 	began, sent := sinceBoot(), time.Now()
 	node, err := s.b.node(ctx, s.keys.record())
@@ -411,8 +411,8 @@ func (s *shard) renew(ctx context.Context, change func(*record)) error {
 		return errNotOwner
 	}
 	s.record, s.renewed = next, began
-	if doubt != nil && s.doubt == doubt {
-		s.sure()
+	if unconfirmed != nil && s.unconfirmed == unconfirmed {
+		s.confirmed()
 		signal(s.renewSoon) // to name the next one
 	}
 	s.memory.read(r.used, r.limit)

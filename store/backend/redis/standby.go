@@ -57,8 +57,8 @@ const (
 	taken                // the owner of the shard has it now
 )
 
-// stand stands by for whoever owns the store, until this dispatcher does.
-func (b *Backend) stand(ctx context.Context) {
+// followOwners stands by for whoever owns the store, until this dispatcher does.
+func (b *Backend) followOwners(ctx context.Context) {
 	for ctx.Err() == nil && !b.first.isSet() {
 		b.mu.Lock()
 		owner := b.other
@@ -69,17 +69,17 @@ func (b *Backend) stand(ctx context.Context) {
 		}
 		select {
 		case <-time.After(b.config.term / looksOfTerm):
-		case <-b.followed:
+		case <-b.ownerSeen:
 		case <-b.first.c:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// standsNot logs what a takeover by this dispatcher takes, since it does not stand by.
-func (b *Backend) standsNot(ctx context.Context) {
+// logColdTakeover logs what a takeover by this dispatcher takes, since it does not stand by.
+func (b *Backend) logColdTakeover(ctx context.Context) {
 	select {
-	case <-b.followed:
+	case <-b.ownerSeen:
 	case <-ctx.Done():
 		return
 	}
@@ -103,7 +103,7 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 	var loads sync.WaitGroup
 	defer loads.Wait()
 	defer end(nil)
-	loads.Go(func() { end(b.moved(ctx, owner)) })
+	loads.Go(func() { end(b.ownerMoved(ctx, owner)) })
 	loads.Go(func() {
 		for sleep(ctx, warmEach) == nil {
 			for _, s := range b.shards {
@@ -118,7 +118,7 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 		return err
 	}
 	for _, s := range b.shards {
-		s.standby.meets()
+		s.standby.streamBegan()
 	}
 	hello := message{kind: helloMessage, process: b.me, name: b.config.Name}
 	if err := stream.Send(hello.encode()); err != nil {
@@ -156,17 +156,17 @@ func (b *Backend) standBy(ctx context.Context, owner Other) error {
 	default:
 		err = context.Cause(ctx)
 		for _, s := range b.shards {
-			s.standby.left(false)
+			s.standby.streamEnded(false)
 		}
 	}
 	return err
 }
 
-// moved returns when the owner is not the one any more that this dispatcher stands by for: its stream may be open for long.
-func (b *Backend) moved(ctx context.Context, owner Other) error {
+// ownerMoved returns when the owner is not the one any more that this dispatcher stands by for: its stream may be open for long.
+func (b *Backend) ownerMoved(ctx context.Context, owner Other) error {
 	for {
 		select {
-		case <-b.followed:
+		case <-b.ownerSeen:
 		case <-b.first.c: // nobody else has the store
 			return nil
 		case <-ctx.Done():
@@ -176,7 +176,7 @@ func (b *Backend) moved(ctx context.Context, owner Other) error {
 		other := b.other
 		b.mu.Unlock()
 		if other != (Other{}) && other.Address != owner.Address {
-			signal(b.followed)
+			signal(b.ownerSeen)
 			return fmt.Errorf("%s owns the store now", other.Name)
 		}
 	}
@@ -191,7 +191,7 @@ func (b *Backend) lostOwner(ctx context.Context, owner Other) {
 		refused = b.config.Refuses(ctx, owner)
 	}
 	for _, s := range b.shards {
-		s.standby.left(refused)
+		s.standby.streamEnded(refused)
 	}
 	b.LookSoon()
 }
@@ -207,16 +207,16 @@ func (b *Backend) LookSoon() {
 	}
 }
 
-// meets notes that a stream to an owner begins, which feeds this standby from the start on.
-func (s *standby) meets() {
+// streamBegan notes that a stream to an owner begins, which feeds this standby from the start on.
+func (s *standby) streamBegan() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch, s.gone = protocol.Epoch{}, protocol.Epoch{}
 }
 
-// left notes that the owner's stream has ended. What is whole stays: until another owner keeps something it is what is kept, and a
+// streamEnded notes that the owner's stream has ended. What is whole stays: until another owner keeps something it is what is kept, and a
 // takeover compares that.
-func (s *standby) left(refused bool) {
+func (s *standby) streamEnded(refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stage == loading {
@@ -329,8 +329,8 @@ func (s *standby) rewarm() error {
 	return err
 }
 
-// parted is called when the connection to Redis broke: a failover may have brought back a record that names this standby.
-func (s *standby) parted() {
+// connectionLost is called when the connection to Redis broke: a failover may have brought back a record that names this standby.
+func (s *standby) connectionLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = protocol.Epoch{}
@@ -340,11 +340,11 @@ func (s *standby) parted() {
 // other one was not changed while it was read.
 func (s *standby) load(ctx context.Context, round int, start protocol.Head, stream Stream) error {
 	select {
-	case s.b.loading <- struct{}{}: // one shard at a time
+	case s.b.loadTurn <- struct{}{}: // one shard at a time
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-s.b.loading }()
+	defer func() { <-s.b.loadTurn }()
 	if s.isGivenUp(round) {
 		return errGivenUp
 	}

@@ -262,9 +262,9 @@ func TestStandby_Behind(t *testing.T) {
 	p.b.same(p.c)
 }
 
-// TestStandby_Doubt breaks the stream of a standby while its owner lives: the owner answers nothing until its record does not name
+// TestStandby_Unconfirmed breaks the stream of a standby while its owner lives: the owner answers nothing until its record does not name
 // the standby any more, and then goes on.
-func TestStandby_Doubt(t *testing.T) {
+func TestStandby_Unconfirmed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -273,7 +273,7 @@ func TestStandby_Doubt(t *testing.T) {
 	p.close("a", false)
 	proxy.Withhold()
 	p.cut("b")
-	until(t, "the owner has noticed", func() bool { return p.a.Doubts(0) })
+	until(t, "the owner has noticed", func() bool { return p.a.Unconfirmed(0) })
 	ctx, cancel := context.WithTimeout(t.Context(), term/9)
 	defer cancel()
 	if _, err := p.a.Until(ctx, 0); err == nil {
@@ -294,8 +294,8 @@ func TestStandby_Doubt(t *testing.T) {
 	p.b.same(p.c)
 }
 
-// TestStandby_DoubtEnds has a standby come again before the owner could renew its record without it.
-func TestStandby_DoubtEnds(t *testing.T) {
+// TestStandby_ConfirmedLate has a standby come again before the owner could renew its record without it.
+func TestStandby_ConfirmedLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -303,7 +303,7 @@ func TestStandby_DoubtEnds(t *testing.T) {
 	named(t, p.c, "b", 1)
 	proxy.Delay(term / 5)
 	p.cut("b")
-	until(t, "the owner has noticed", func() bool { return p.a.Doubts(0) })
+	until(t, "the owner has noticed", func() bool { return p.a.Unconfirmed(0) })
 	until(t, "the standby is back", func() bool { return p.a.HasWarm(0) })
 	proxy.Pass()
 	if _, err := p.a.Until(t.Context(), 0); err != nil {
@@ -352,7 +352,7 @@ func TestStandby_Forces(t *testing.T) {
 	proxy.Withhold()
 	p.close("a", true)
 	p.cut("b")
-	until(t, "the owner has noticed", func() bool { return p.a.Doubts(0) })
+	until(t, "the owner has noticed", func() bool { return p.a.Unconfirmed(0) })
 	answered := make(chan bool, 1)
 	go func() {
 		until, err := p.a.Until(t.Context(), 0)

@@ -50,12 +50,18 @@ func MayServe(age, term time.Duration) bool { return age < term*2/3 }
 // record on one connection that answered throughout. A broken connection sets it to zero: the next one may lead to
 // a replica that has never received the owner's last renewals.
 //
-// A record that was released to a standby is for that standby at first, because it has the memory. The others wait for a term,
-// since the standby may have died.
+// A record that names a standby is for that one first, because it has the memory. The others wait for a quarter of a term more than
+// for an owner without a standby, since the standby may have died. If the record was released, the standby need not wait at all.
 func MayAcquire(me Process, found Record, watched, term time.Duration) bool {
-	mine := found.Epoch.Process == me
-	given := found.Released && (found.Standby == 0 || found.Standby == me)
-	return mine || given || watched >= term
+	first := found.Standby == 0 || found.Standby == me
+	switch {
+	case found.Epoch.Process == me, found.Released && first:
+		return true
+	case first:
+		return watched >= term
+	default:
+		return watched >= term+term/4
+	}
 }
 
 // Compare is the condition of a group, both for EXEC (by WATCH) and for the script: nothing else may have been written in between.

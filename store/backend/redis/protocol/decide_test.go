@@ -22,13 +22,16 @@ func TestMayAcquire(t *testing.T) {
 	}{
 		{"an owner that may live", of(owner, false, 0), term - 1, false},
 		{"its standby", of(owner, false, me), term - 1, false},
-		{"a silent owner", of(owner, false, other), term, true},
+		{"a silent owner", of(owner, false, 0), term, true},
+		{"a silent owner, and I am its standby", of(owner, false, me), term, true},
+		{"a silent owner with another standby", of(owner, false, other), term*5/4 - 1, false},
+		{"a silent owner whose standby is silent", of(owner, false, other), term * 5 / 4, true},
 		{"my own", of(me, false, other), 0, true},
 		{"my own, released to a standby", of(me, true, other), 0, true},
 		{"released to all", of(owner, true, 0), 0, true},
 		{"released to me", of(owner, true, me), 0, true},
-		{"released to another", of(owner, true, other), term - 1, false},
-		{"released to another, which is silent", of(owner, true, other), term, true},
+		{"released to another", of(owner, true, other), term*5/4 - 1, false},
+		{"released to another, which is silent", of(owner, true, other), term * 5 / 4, true},
 	} {
 		if got := protocol.MayAcquire(me, c.found, c.watched, term); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -60,19 +63,6 @@ func TestMayForce(t *testing.T) {
 	} {
 		if got := protocol.MayForce(me, c.found, c.gone, c.tried); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
-		}
-	}
-}
-
-func TestMayAnswer(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		age   time.Duration
-		doubt bool
-		want  bool
-	}{{0, false, true}, {0, true, false}, {term * 2 / 3, false, false}, {term*2/3 - 1, false, true}, {term, true, false}} {
-		if got := protocol.MayAnswer(c.age, term, c.doubt); got != c.want {
-			t.Errorf("age %v, doubt %v: %v", c.age, c.doubt, got)
 		}
 	}
 }

@@ -24,7 +24,7 @@
 //   - Renew compares the epoch, that the record is not released, and that the beat in it is lower than its own. Each renewal that is
 //     sent has a new beat, so one that arrives late changes nothing. Renew returns the head for Line.Resolve, because an owner
 //     without work must notice a failover that lost writes. The term counts from before the send.
-//   - The owner asks MayAnswer before each answer. Out of its term it is a candidate again. It keeps its memory and its unconfirmed
+//   - The owner asks MayServe before each answer. Out of its term it is a candidate again. It keeps its memory and its unconfirmed
 //     group until it has read the head under an epoch of its own.
 //   - A call that is passed to the owner carries the highest epoch that its sender has seen. An owner that hears of a higher one
 //     stops, and acquires past it.

@@ -223,8 +223,7 @@ func (m mutant) inTerm(o *process) bool {
 
 // serves reports whether a process answers now. While it rewrites, what it remembers is not kept.
 func (m mutant) serves(o *process) bool {
-	answers := m.noMargin || protocol.MayAnswer(clock(o.age), term, o.broken && !m.ignoresBreak)
-	return o.runs() && o.phase == ready && o.rewrite == 0 && m.inTerm(o) && answers
+	return o.runs() && o.phase == ready && o.rewrite == 0 && m.inTerm(o) && (!o.broken || m.ignoresBreak)
 }
 
 // found is what an owner with the epoch own takes the store's for.
@@ -593,7 +592,7 @@ func (s *state) pass(m mutant, slow int) {
 			}
 		}
 		if p != slow {
-			o.age, o.renewAge, o.watched = min(o.age+1, 3), min(o.renewAge+1, 3), min(o.watched+1, 3)
+			o.age, o.renewAge, o.watched = min(o.age+1, 3), min(o.renewAge+1, 3), min(o.watched+1, 4)
 		}
 		if o.phase != candidate && !m.inTerm(o) {
 			o.phase, o.renewing = candidate, false

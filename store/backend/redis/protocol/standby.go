@@ -1,10 +1,8 @@
 package protocol
 
-import "time"
-
 // MayForce reports whether me may acquire at once, from an owner that has not released the record and whose term may go on. Gone is the
-// owner whose stream to me broke and whose port has refused a connection since. The owner knows of the break and does not answer:
-// see MayAnswer.
+// owner whose stream to me broke and whose port has refused a connection since. The owner knows of the break, and answers
+// nothing until a renewal is confirmed that it sent after that.
 //
 // Gone is zero while a stream is open, and after the connection to Redis broke: the next one may lead to a replica whose record
 // names me although the owner has replaced it. Tried is the number of the last epoch that me has tried to force. There is
@@ -12,10 +10,6 @@ import "time"
 func MayForce(me Process, found Record, gone Epoch, tried uint64) bool {
 	return found.Standby == me && found.Epoch == gone && gone.Number > tried && !found.Released
 }
-
-// MayAnswer reports whether an owner that may have a standby may answer: grants, reads and confirmations alike. Broken begins when the
-// stream of any standby breaks, and ends when a renewal is confirmed that was sent after that. In between the standby may force.
-func MayAnswer(age, term time.Duration, broken bool) bool { return !broken && MayServe(age, term) }
 
 // Following says which state of the store the memory of a standby is. The owner sends each group before Redis has it, and again when
 // the group is sent again. So a group that was received may never be kept, and the standby holds it until it knows.
