@@ -129,6 +129,5 @@ type PortableTotals struct {
 	Settled  int64 `json:"settled"`
 	Expired  int64 `json:"expired"`
 	Orphaned int64 `json:"orphaned"`
-	Dropped  int64 `json:"dropped"`
 	Done     int64 `json:"done"`
 }

@@ -66,14 +66,11 @@ type StoreStats struct {
 	// Grace is how much longer overdue leases may still be renewed after an outage ([OutageGrace]): the maximum of all
 	// shards; 0 = no grace.
 	Grace time.Duration
-	// Counters since the store was created: leases granted, leases reported, leases expired, records found ready under
-	// a lock, and index entries dropped because they had no record.
-	Granted, Settled, Expired, Orphaned, Dropped int64
+	// Counters since the store was created: leases granted, leases reported, leases expired, and records found ready
+	// under a lock.
+	Granted, Settled, Expired, Orphaned int64
 	// Collectors that are neither gone nor ended.
 	Collectors int64
-	// LostTasks are tasks of submits and reports that were acknowledged and that the store has lost since, as by a
-	// failover; a change of a source counts as one. Each dispatcher finds those that it has acknowledged, by its next such call.
-	LostTasks int64
 	// Full: the store takes no more data now.
 	Full bool
 	// Ownership is who owns the store, and nil if a store of this kind has no owner. The counts above leave out its shards that

@@ -199,8 +199,6 @@ func storeGauges() []gauge {
 		total("waggle_leases_settled_total", "Leases that a report ended.", func(s dispatch.StoreStats) int64 { return s.Settled }),
 		total("waggle_leases_expired_total", "Leases that ran out.", func(s dispatch.StoreStats) int64 { return s.Expired }),
 		total("waggle_orphaned_tasks_total", "Tasks found ready while a lock still stood.", func(s dispatch.StoreStats) int64 { return s.Orphaned }),
-		total("waggle_lost_tasks_total", "Tasks of acknowledged submits and reports, and changes of sources, that the store has lost, as by a failover.", func(s dispatch.StoreStats) int64 { return s.LostTasks }),
-		total("waggle_dropped_entries_total", "Index entries found without their task.", func(s dispatch.StoreStats) int64 { return s.Dropped }),
 	}
 }
 

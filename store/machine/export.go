@@ -103,6 +103,5 @@ func (s *Shard) AddTotals(totals *dispatch.PortableTotals) {
 	totals.Settled += s.settled
 	totals.Expired += s.expired
 	totals.Orphaned += s.orphaned
-	totals.Dropped += s.dropped
 	totals.Done += s.counts[dispatch.StateDone]
 }

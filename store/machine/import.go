@@ -171,7 +171,6 @@ func (s *Shard) ImportTotals(want, have *dispatch.PortableTotals) {
 	s.settled += want.Settled - have.Settled
 	s.expired += want.Expired - have.Expired
 	s.orphaned += want.Orphaned - have.Orphaned
-	s.dropped += want.Dropped - have.Dropped
 	s.counts[dispatch.StateDone] += want.Done - have.Done
 	s.forgottenDone += want.Done - have.Done
 }

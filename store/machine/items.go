@@ -155,7 +155,6 @@ func headFields(c *codec.Codec, s *Shard) {
 	codec.Int(c, 10, &s.settled)
 	codec.Int(c, 11, &s.expired)
 	codec.Int(c, 12, &s.orphaned)
-	codec.Int(c, 13, &s.dropped)
 	codec.Int(c, 14, &s.forgottenDone)
 }
 

@@ -103,8 +103,8 @@ type Shard struct {
 	// unknown has what a newer release has written of items.
 	unknown map[kept]codec.Unknown
 
-	counts                                       stateCounts
-	granted, settled, expired, orphaned, dropped int64
+	counts                              stateCounts
+	granted, settled, expired, orphaned int64
 	// forgottenDone counts the DONE tasks that are forgotten; counts has them too.
 	forgottenDone int64
 }

@@ -19,7 +19,6 @@ func (s *Shard) AddStats(stats *dispatch.StoreStats) {
 	stats.Settled += s.settled
 	stats.Expired += s.expired
 	stats.Orphaned += s.orphaned
-	stats.Dropped += s.dropped
 	stats.OldestOverdue = max(stats.OldestOverdue, ms.Duration(s.oldestOverdue()))
 	stats.Grace = max(stats.Grace, ms.Duration(s.graceUntil-s.now))
 }

@@ -80,7 +80,6 @@ func statsCounters(e *env) {
 	is(e, "settled", stats.Settled, 2)
 	is(e, "expired", stats.Expired, 2)
 	is(e, "orphaned", stats.Orphaned, 0)
-	is(e, "dropped", stats.Dropped, 0)
 }
 
 func statsOverdue(e *env) {

@@ -689,13 +689,7 @@ type StoreCounters struct {
 	// Leases that ran out.
 	Expired int64 `protobuf:"varint,3,opt,name=expired,proto3" json:"expired,omitempty"`
 	// Tasks found READY while a lock still existed, as after a failover that lost writes.
-	Orphaned int64 `protobuf:"varint,4,opt,name=orphaned,proto3" json:"orphaned,omitempty"`
-	// Index entries without a task, which were dropped.
-	Dropped int64 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
-	// Tasks of submits and reports that were acknowledged and lost since, as by a failover of Redis; a change of a source
-	// counts as one. The dispatcher that has acknowledged a call finds its loss by its next such call. With
-	// `serve --ack-replicas` none are lost while that many replicas survive.
-	LostTasks     int64 `protobuf:"varint,6,opt,name=lost_tasks,json=lostTasks,proto3" json:"lost_tasks,omitempty"`
+	Orphaned      int64 `protobuf:"varint,4,opt,name=orphaned,proto3" json:"orphaned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -754,20 +748,6 @@ func (x *StoreCounters) GetExpired() int64 {
 func (x *StoreCounters) GetOrphaned() int64 {
 	if x != nil {
 		return x.Orphaned
-	}
-	return 0
-}
-
-func (x *StoreCounters) GetDropped() int64 {
-	if x != nil {
-		return x.Dropped
-	}
-	return 0
-}
-
-func (x *StoreCounters) GetLostTasks() int64 {
-	if x != nil {
-		return x.LostTasks
 	}
 	return 0
 }
@@ -2765,15 +2745,12 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x0etakeovers_warm\x18\x19 \x01(\x03R\rtakeoversWarm\x12)\n" +
 	"\x10takeovers_loaded\x18\x1a \x01(\x03R\x0ftakeoversLoaded\x12%\n" +
 	"\x0erecent_changes\x18\x1b \x01(\x03R\rrecentChanges\x12F\n" +
-	"\x11last_refused_time\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\x0flastRefusedTime\"\xb2\x01\n" +
+	"\x11last_refused_time\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\x0flastRefusedTime\"y\n" +
 	"\rStoreCounters\x12\x18\n" +
 	"\agranted\x18\x01 \x01(\x03R\agranted\x12\x18\n" +
 	"\asettled\x18\x02 \x01(\x03R\asettled\x12\x18\n" +
 	"\aexpired\x18\x03 \x01(\x03R\aexpired\x12\x1a\n" +
-	"\borphaned\x18\x04 \x01(\x03R\borphaned\x12\x18\n" +
-	"\adropped\x18\x05 \x01(\x03R\adropped\x12\x1d\n" +
-	"\n" +
-	"lost_tasks\x18\x06 \x01(\x03R\tlostTasks\"{\n" +
+	"\borphaned\x18\x04 \x01(\x03R\borphaned\"{\n" +
 	"\tStoreInfo\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\x05R\x06shards\x12.\n" +

@@ -13,7 +13,7 @@ func GetStatsResponse(o *operate.Overview) *pb.GetStatsResponse {
 		Tasks: toCounts(s.Counts), Queues: s.Queues, Leases: s.Counts.Leased,
 		OldestOverdueLease: toDuration(s.OldestOverdue), Grace: toDuration(s.Grace), Collectors: s.Collectors,
 		Counters: &pb.StoreCounters{
-			Granted: s.Granted, Settled: s.Settled, Expired: s.Expired, Orphaned: s.Orphaned, Dropped: s.Dropped, LostTasks: s.LostTasks,
+			Granted: s.Granted, Settled: s.Settled, Expired: s.Expired, Orphaned: s.Orphaned,
 		},
 		Store: &pb.StoreInfo{Kind: o.StoreKind, Shards: int32(o.Shards), Time: toTime(o.Now), Full: s.Full},
 		Holds: int64(o.Holds), Ownership: toOwnership(s.Ownership),

@@ -84,6 +84,15 @@ func (o *owner) wantWarm(shards, forced int) {
 	}
 }
 
+// wantTakeover has the owner die, and wants the standby to take over at once, with what it has in memory.
+func (p *pair) wantTakeover() {
+	p.t.Helper()
+	p.die(p.a.Backend, "a", true)
+	mustTake(p.t, p.owned)
+	p.b.wantWarm(1, 1)
+	p.b.same(p.c)
+}
+
 // pair is an owner a with a standby b.
 type pair struct {
 	*network
@@ -221,10 +230,7 @@ func TestStandby_Unkept(t *testing.T) {
 	}
 	until(t, "the standby has the group before", func() bool { return maps.Equal(p.b.has(0), before) })
 	proxy.Cut()
-	p.die(p.a.Backend, "a", true)
-	mustTake(t, p.owned)
-	p.b.wantWarm(1, 1)
-	p.b.same(p.c)
+	p.wantTakeover()
 	if has := p.b.has(0)["1"]; has != "kept" {
 		t.Errorf("it has %q", has)
 	}
@@ -242,10 +248,7 @@ func TestStandby_Gap(t *testing.T) {
 	named(t, p.c, "", 1)
 	named(t, p.c, "b", 1)
 	p.a.keeps("3", "of a")
-	p.die(p.a.Backend, "a", true)
-	mustTake(t, p.owned)
-	p.b.wantWarm(1, 1)
-	p.b.same(p.c)
+	p.wantTakeover()
 }
 
 // TestStandby_Behind loses the last group before the owner dies: what the standby has is not what is kept, and is loaded.
@@ -288,10 +291,7 @@ func TestStandby_Unconfirmed(t *testing.T) {
 	p.open("a")
 	named(t, p.c, "b", 1)
 	p.a.keeps("3", "of a")
-	p.die(p.a.Backend, "a", true)
-	mustTake(t, p.owned)
-	p.b.wantWarm(1, 1)
-	p.b.same(p.c)
+	p.wantTakeover()
 }
 
 // TestStandby_ConfirmedLate has a standby come again before the owner could renew its record without it.
@@ -527,10 +527,7 @@ func TestStandby_Rewrite(t *testing.T) {
 	until(t, "the standby is warm again", func() bool { return p.a.HasWarm(0) })
 	named(t, p.c, "b", 1)
 	p.a.keeps("4", "of a")
-	p.die(p.a.Backend, "a", true)
-	mustTake(t, p.owned)
-	p.b.wantWarm(1, 1)
-	p.b.same(p.c)
+	p.wantTakeover()
 }
 
 // TestStandby_Term has the owner lose a term, and own the store again: the standby goes on.
@@ -615,10 +612,7 @@ func TestStandby_NewInQueue(t *testing.T) {
 	named(t, p.c, "b", 1)
 	p.a.keeps("3", "small")
 	p.a.keeps("4", "small")
-	p.die(p.a.Backend, "a", true)
-	mustTake(t, p.owned)
-	p.b.wantWarm(1, 1)
-	p.b.same(p.c)
+	p.wantTakeover()
 }
 
 // TestStandby_Loading has the owner die while shards are loaded by the standby. What it reads late does not disturb the owner that it is then.

@@ -36,8 +36,7 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 	sh.LineIf(s.GetHolds() > 0, "Holds", "%s, beside those on sources", human.Count(s.GetHolds()))
 	counters := s.GetCounters()
 	sh.Linef("Ever", "%s granted, %s settled, %s expired", human.Count(counters.GetGranted()), human.Count(counters.GetSettled()), human.Count(counters.GetExpired()))
-	sh.LineIf(counters.GetOrphaned()+counters.GetDropped() > 0, "Healed", "%s orphaned, %s dropped", human.Count(counters.GetOrphaned()), human.Count(counters.GetDropped()))
-	sh.LineIf(counters.GetLostTasks() > 0, "Lost", "%s that were acknowledged, as by a failover of the store", human.Plural(counters.GetLostTasks(), "task"))
+	sh.LineIf(counters.GetOrphaned() > 0, "Healed", "%s orphaned", human.Count(counters.GetOrphaned()))
 	full := ""
 	if s.GetStore().GetFull() {
 		full = ", full"

@@ -167,20 +167,16 @@ class Ownership(_message.Message):
     def __init__(self, owner: _Optional[str] = ..., address: _Optional[str] = ..., owning: bool = ..., epoch: _Optional[int] = ..., since_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., away_shards: _Optional[_Iterable[int]] = ..., ownerless_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total_ownerless_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., changes: _Optional[int] = ..., self_fences: _Optional[int] = ..., last_self_fence_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., groups: _Optional[int] = ..., group_bytes: _Optional[int] = ..., group_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., groups_refused: _Optional[int] = ..., load_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., items_loaded: _Optional[int] = ..., items_rewritten: _Optional[int] = ..., items_deleted: _Optional[int] = ..., lost_tasks: _Optional[int] = ..., standby: _Optional[str] = ..., shards_without_standby: _Optional[int] = ..., without_standby_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., takeovers_forced: _Optional[int] = ..., takeovers_warm: _Optional[int] = ..., takeovers_loaded: _Optional[int] = ..., recent_changes: _Optional[int] = ..., last_refused_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class StoreCounters(_message.Message):
-    __slots__ = ("granted", "settled", "expired", "orphaned", "dropped", "lost_tasks")
+    __slots__ = ("granted", "settled", "expired", "orphaned")
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
     ORPHANED_FIELD_NUMBER: _ClassVar[int]
-    DROPPED_FIELD_NUMBER: _ClassVar[int]
-    LOST_TASKS_FIELD_NUMBER: _ClassVar[int]
     granted: int
     settled: int
     expired: int
     orphaned: int
-    dropped: int
-    lost_tasks: int
-    def __init__(self, granted: _Optional[int] = ..., settled: _Optional[int] = ..., expired: _Optional[int] = ..., orphaned: _Optional[int] = ..., dropped: _Optional[int] = ..., lost_tasks: _Optional[int] = ...) -> None: ...
+    def __init__(self, granted: _Optional[int] = ..., settled: _Optional[int] = ..., expired: _Optional[int] = ..., orphaned: _Optional[int] = ...) -> None: ...
 
 class StoreInfo(_message.Message):
     __slots__ = ("kind", "shards", "time", "full")
