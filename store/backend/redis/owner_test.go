@@ -129,8 +129,8 @@ func (i *items) Ended() error { return errors.New("there is no end") }
 func (i *items) Warm() error  { return nil }
 
 func (i *items) Group(group []byte) error {
-	if len(group) < 8 {
-		return fmt.Errorf("a group has %d bytes", len(group))
+	if len(group) < 8 || binary.LittleEndian.Uint64(group) == 0 {
+		return fmt.Errorf("a group of %d bytes has no instant", len(group))
 	}
 	return i.Add(group[8:])
 }

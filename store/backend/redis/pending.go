@@ -85,7 +85,7 @@ func (all cutGroup) Part(shard int) backend.Commit {
 	return all[shard]
 }
 
-// headBytes are before the items of a group: the instant of its command, which no backend with items needs.
+// headBytes are before the items of a group: the instant of its command, which only a standby needs.
 const headBytes = 8
 
 // Commit implements [backend.Backend].
@@ -96,7 +96,7 @@ func (b *Backend) Commit(number int, of []byte, _ int) backend.Commit {
 		return nil
 	}
 	if len(shards) == 1 && len(of) > headBytes {
-		return shards[0].commit(of[headBytes:], nil)
+		return shards[0].commit(of[:headBytes], of[headBytes:], nil)
 	}
 	parts, err := cutByShard(of, len(shards))
 	if err != nil {
@@ -106,7 +106,7 @@ func (b *Backend) Commit(number int, of []byte, _ int) backend.Commit {
 	all := make(cutGroup, len(shards))
 	var first *pendingGroup // the others follow from it
 	for n, part := range parts {
-		if all[n] = shards[n].commit(part, first); n == 0 && len(part) > 0 {
+		if all[n] = shards[n].commit(of[:headBytes], part, first); n == 0 && len(part) > 0 {
 			first = all[0]
 		}
 	}
@@ -140,7 +140,7 @@ func failed(err error) *pendingGroup {
 // returns the last group; nil: all is kept.
 //
 // It gives the room back under the same lock: else a load could begin a line in between, and would keep what memory of before had.
-func (s *shard) commit(items []byte, after *pendingGroup) *pendingGroup {
+func (s *shard) commit(head, items []byte, after *pendingGroup) *pendingGroup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaveRoom()
@@ -164,6 +164,7 @@ func (s *shard) commit(items []byte, after *pendingGroup) *pendingGroup {
 	}
 	f := s.queue[last]
 	if f.whole {
+		copy(f.raw, head) // the standby takes the group as one of the last instant
 		f.raw = append(f.raw, items...)
 	}
 	if after != nil {
