@@ -262,13 +262,6 @@ func about[T any](s *faultyStore, name string, items []T, id func(*T) dispatch.T
 
 func itself(id *dispatch.TaskID) dispatch.TaskID { return *id }
 
-func each[T any](items []T, of func(*T) string) []string {
-	all := make([]string, len(items))
-	for i := range items {
-		all[i] = of(&items[i])
-	}
-	return all
-}
 
 // Claim calls the store through the faults.
 func (s *faultyStore) Claim(

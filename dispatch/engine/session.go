@@ -52,18 +52,23 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 
 // poll notes a poll. It does so in a goroutine of its own, so that the stack of a fetch that waits does not have the size that the
 // store needs (TestParkedFetch_memory).
-func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) (state dispatch.PollState, err error) {
-	noted := make(chan struct{})
+func (d *Dispatcher) poll(ctx context.Context, poll dispatch.Poll) (dispatch.PollState, error) {
+	type noted struct {
+		state dispatch.PollState
+		err   error
+	}
+	answer := make(chan noted)
 	go func() {
-		defer close(noted)
 		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		if state, err = d.store.BeginPoll(ctx, poll); err != nil {
+		state, err := d.store.BeginPoll(ctx, poll)
+		if err != nil {
 			err = fmt.Errorf("note a poll: %w", timedOut(ctx.Err(), err))
 		}
+		answer <- noted{state, err}
 	}()
-	<-noted
-	return state, err
+	n := <-answer
+	return n.state, n.err
 }
 
 // giveBackPolled gives back what a poll returned to a caller that was gone. It polls once more, after the first, to
