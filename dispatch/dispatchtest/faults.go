@@ -262,7 +262,6 @@ func about[T any](s *faultyStore, name string, items []T, id func(*T) dispatch.T
 
 func itself(id *dispatch.TaskID) dispatch.TaskID { return *id }
 
-
 // Claim calls the store through the faults.
 func (s *faultyStore) Claim(
 	ctx context.Context, shard int, pool string, holds int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
