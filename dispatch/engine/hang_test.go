@@ -107,6 +107,66 @@ func TestDispatcher_Fetch_aShardThatHangs(t *testing.T) {
 	})
 }
 
+// TestDispatcher_Fetch_keptLate: a claim of a shard that keeps it late holds its fetch for a moment only, if another shard works. What
+// it has granted is given back, and nobody else waits for the shard meanwhile.
+func TestDispatcher_Fetch_keptLate(t *testing.T) {
+	t.Parallel()
+	const late = 8 * time.Second // longer than a call of the store may take
+	for _, c := range []struct {
+		name  string
+		fault func(...dispatchtest.Match) *dispatchtest.Fault
+	}{
+		{"answers late", func(when ...dispatchtest.Match) *dispatchtest.Fault { return dispatchtest.Late(4*time.Second, when...) }},
+		{"fails late", func(when ...dispatchtest.Match) *dispatchtest.Fault {
+			return dispatchtest.On(func(ctx context.Context, _ *dispatchtest.Call, ask func() error) error {
+				_ = ask()
+				<-ctx.Done()
+				return ctx.Err()
+			}, when...)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			inTwoShards(t, func(t *testing.T, w *world) {
+				w.AddSource("s", nil)
+				collector, queues := homed()[0], homed()
+				tasks := w.Submit("s", queues[1], 1, 0)
+				w.Inject(c.fault(dispatchtest.Calls("Claim"), dispatchtest.InShard(1)))
+				fetches := make(chan error, 10)
+				for n := range cap(fetches) {
+					go func() {
+						res, err := w.D[0].Fetch(t.Context(), dispatchtest.Ask(collector, fmt.Sprint(n), late))
+						if err == nil && (len(res.Tasks) != 1 || res.Tasks[0].Task.Queue != queues[0]) {
+							err = fmt.Errorf("it got %+v", res)
+						}
+						fetches <- err
+					}()
+				}
+				time.Sleep(100 * time.Millisecond)
+				began := time.Now()
+				w.Submit("s", queues[0], cap(fetches), 0)
+				for range cap(fetches) {
+					if err := <-fetches; err != nil {
+						t.Errorf("a fetch while its shard keeps nothing: %v", err)
+					}
+				}
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("the tasks of the other shard were fetched after %v", took)
+				}
+				time.Sleep(late)
+				w.Heal()
+				time.Sleep(2 * time.Second)
+				if gaveBack, _ := w.Seen[0].Read(); gaveBack != 1 {
+					t.Errorf("%d tasks were given back, want 1", gaveBack)
+				}
+				if got := w.HoldTasks(collector, 1, queues[1]); got[0].Task.ID != tasks[0] {
+					t.Errorf("got %v, want the task that was given back", got)
+				}
+			})
+		})
+	}
+}
+
 // TestDispatcher_Report_aShardThatHangs: reports and submissions wait for the shard
 // of their own tasks only.
 func TestDispatcher_Report_aShardThatHangs(t *testing.T) {

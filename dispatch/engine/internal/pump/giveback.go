@@ -12,7 +12,10 @@ import (
 )
 
 const (
-	// giveBackTries limits the tries of a give-back. If none succeeds, the lease expires.
+	// giveBackFor limits a give-back, so that a shard may be away meanwhile: a Cluster promotes a replica in seconds. If none of the
+	// tries succeeds, the lease expires.
+	giveBackFor = 20 * time.Second
+	// giveBackTries limits it while the dispatcher stops.
 	giveBackTries = 3
 	// giveBackWarnings is the least time between two warnings about give-backs that failed.
 	giveBackWarnings = 30 * time.Second
@@ -34,26 +37,27 @@ func (p *Pump) GiveBack(ctx context.Context, shard int, poll dispatch.Poll) {
 }
 
 func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
-	defer cancel()
+	until := time.Now().Add(giveBackFor)
 	for try := 1; ; try++ {
-		n, err := p.cfg.Store.GiveBack(ctx, shard, poll.Collector, poll.ClientToken, poll.Call)
+		n, err := p.tryGiveBack(ctx, shard, poll)
 		if err == nil {
 			if n > 0 {
 				p.cfg.Observer.GaveBack(n)
 			}
 			return
 		}
-		select {
-		case <-time.After(p.jittered(firstBackoff << try)):
-		case <-ctx.Done():
-			try = giveBackTries
-		}
-		if try == giveBackTries {
+		time.Sleep(p.jittered(min(firstBackoff<<min(try, 10), longestBackoff)))
+		if time.Now().After(until) || p.Draining() && try >= giveBackTries {
 			p.GiveBackFailed(poll, zap.Int("shard", shard), zap.Error(err))
 			return
 		}
 	}
+}
+
+func (p *Pump) tryGiveBack(ctx context.Context, shard int, poll dispatch.Poll) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
+	defer cancel()
+	return p.cfg.Store.GiveBack(ctx, shard, poll.Collector, poll.ClientToken, poll.Call)
 }
 
 // GiveBackFailed logs that a give-back failed for good. While the store is away many fail: they share a warning.

@@ -116,7 +116,7 @@ type outlet struct {
 	until    time.Time // when something can be had next; in the past: it is open
 	fallback time.Time // when it is asked in any case
 	hinted   time.Time // the earliest instant that a hint named during the claim in flight
-	inFlight bool      // a claim that is not decided yet, or may not be followed by another one
+	deciding bool      // a claim is in flight that is not decided yet
 	keeping  int       // claims that are decided, and not kept yet
 	// asked: the outlet was claimed from for all fetches up to this arrival, and had nothing more.
 	asked  uint64
@@ -133,16 +133,21 @@ type outlet struct {
 // hint records that a task is available at an instant.
 func (o *outlet) hint(at time.Time) {
 	switch {
-	case !o.inFlight:
+	case !o.deciding:
 		o.until = earlier(o.until, at)
 	case o.hinted.IsZero() || at.Before(o.hinted):
 		o.hinted = at
 	}
 }
 
+// busy reports whether there is no next claim yet.
+func (o *outlet) busy() bool {
+	return o.deciding || o.keeping >= mostKeeping || o.err != nil && o.keeping > 0
+}
+
 // claimed reports whether a claim for the line is in flight.
 func (l *line) claimed() bool {
-	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.inFlight || o.keeping > 0 })
+	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.deciding || o.keeping > 0 })
 }
 
 // works reports whether an outlet of the line works, as far as is known.

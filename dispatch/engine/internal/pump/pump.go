@@ -29,6 +29,9 @@
 //   - a claim fails: its effect is unknown. Its fetches get the error, and their grants when
 //     they repeat their client tokens. The outlet backs off. While another outlet of the line
 //     works, it is tried again by claims for no fetch, so that a shard that is away delays none.
+//   - a claim is decided and not kept within a moment, while another outlet of the line works:
+//     its shard is away, and its fetches go to the others. What it has granted them is given
+//     back.
 //   - a claim grants nothing to a fetch although work is left for anybody: the fetch's
 //     session may be replaced. It is answered [Refused].
 //   - a caller goes during a claim for it: its grant is given back.
@@ -39,7 +42,7 @@
 //     its arrival, and had nothing. Those are as many claims as shards, one after another. A
 //     fetch that is [Request].Cached is claimed for only where something may be.
 //
-// A fetch is in at most one claim at a time, so that no two shards grant to one client token.
+// A fetch is in at most one claim at a time, but for one that is given back, so that no two shards grant to one client token.
 package pump
 
 import (
@@ -229,7 +232,7 @@ func (p *Pump) step(l *line) {
 	works := l.works()
 	for i := range l.outlets {
 		o := &l.outlets[(l.first+i)%len(l.outlets)]
-		if o.inFlight {
+		if o.busy() {
 			continue
 		}
 		if o.retryAt.After(now) {
@@ -325,7 +328,7 @@ func (p *Pump) forget(l *line) {
 // launch begins a claim for waiters, and for others that arrive at once; without waiters it only tries the outlet. The
 // store call has its own deadline: it must not end because one of its callers is gone.
 func (p *Pump) launch(o *outlet, waiters []*waiter) {
-	o.inFlight, o.hinted = true, time.Time{}
+	o.deciding, o.hinted = true, time.Time{}
 	markClaimed(waiters)
 	p.spawn(func(ctx context.Context) {
 		if len(waiters) == 0 {
@@ -382,7 +385,7 @@ func (p *Pump) choose(o *outlet, waiters []*waiter) (chosen []*waiter, version i
 
 // ended releases an outlet and its waiters after a claim.
 func (p *Pump) ended(o *outlet, waiters []*waiter) {
-	o.inFlight = false
+	o.deciding = false
 	p.released(o, waiters)
 }
 
@@ -392,6 +395,43 @@ func (p *Pump) released(o *outlet, waiters []*waiter) {
 		w.claiming = false
 	}
 	p.goOn(o, waiters)
+}
+
+// claim is one that is under way. The pump's mutex guards its waiters, and ended.
+type claim struct {
+	*outlet
+	waiters []*waiter
+	began   time.Time
+	ended   bool
+}
+
+// keptWithin is how long a claim has the waiters that it was decided for, if others could serve them. An answer of Redis takes a
+// hundredth of that.
+const keptWithin = 300 * time.Millisecond
+
+var errUnkept = fmt.Errorf("%w: it has kept nothing for %v", dispatch.ErrStoreUnavailable, keptWithin)
+
+// moveOn ends the part of waiters in a claim that takes too long, if another outlet of the line works: they are claimed for there.
+// Those of the claim are gone from now on.
+func (p *Pump) moveOn(c *claim) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.ended {
+		return
+	}
+	if c.err == nil {
+		p.cfg.Log.Warn("a claim takes long; fetches go to other shards", zap.String("pool", c.line.pool), zap.Int("shard", c.shard))
+		c.err = errUnkept
+	}
+	if !c.line.works() {
+		return
+	}
+	moved := slices.Clone(c.waiters)
+	for i, w := range moved {
+		c.waiters[i] = &waiter{Request: w.Request, finished: true}
+		w.claiming = false
+	}
+	p.goOn(c.outlet, moved)
 }
 
 // mostKeeping is how many claims of an outlet may be decided and not kept. While one is being kept the next one is made: with 1 a store
@@ -405,21 +445,23 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 	for i, w := range waiters {
 		wants[i] = w.Want
 	}
-	began := time.Now()
+	c := &claim{outlet: o, waiters: slices.Clone(waiters), began: time.Now()}
+	if len(o.line.outlets) > 1 {
+		defer time.AfterFunc(keptWithin, func() { p.moveOn(c) }).Stop()
+	}
 	early := false
 	decided := func(reply *dispatch.ClaimReply) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		early = true
-		p.schedule(o, waiters, reply, began, last)
-		if o.keeping++; o.keeping < mostKeeping {
-			o.inFlight = false
-			p.step(o.line)
-		}
+		p.schedule(c, reply, last)
+		o.deciding = false
+		o.keeping++
+		p.step(o.line)
 	}
 	reply, err := p.ask(ctx, o, wants, holds, decided)
 	if errors.Is(err, dispatch.ErrStaleHolds) {
-		p.caughtUp(o, waiters, holds, p.cfg.CatchUp(ctx))
+		p.caughtUp(c, holds, p.cfg.CatchUp(ctx))
 		return
 	}
 	granted := 0
@@ -427,31 +469,34 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 		granted += len(g)
 	}
 	if len(wants) > 0 {
-		p.cfg.Observer.Claimed(len(wants), granted, time.Since(began), err)
+		p.cfg.Observer.Claimed(len(wants), granted, time.Since(c.began), err)
 	}
 	p.mu.Lock()
 	var gone []*waiter
 	switch {
 	case err != nil:
-		gone = p.failed(o, waiters, err)
+		gone = p.failed(c, err)
 		o.asked, o.fallback = max(o.asked, last), time.Now().Add(p.nextFallback())
 		if !o.hinted.IsZero() {
 			o.until = earlier(o.until, o.hinted)
 		}
 	case early:
-		if gone = p.deliver(o, waiters, &reply, began); reply.More { // a grant was undone since
-			o.until = earlier(o.until, began)
+		p.works(c)
+		if gone = p.deliver(c, &reply); reply.More { // a grant was undone since
+			o.until = earlier(o.until, c.began)
 		}
 	default:
-		p.schedule(o, waiters, &reply, began, last)
-		gone = p.deliver(o, waiters, &reply, began)
+		p.works(c)
+		p.schedule(c, &reply, last)
+		gone = p.deliver(c, &reply)
 	}
-	if !early {
-		o.inFlight = false
-	} else if o.keeping--; o.keeping == mostKeeping-1 {
-		o.inFlight = false
+	if early {
+		o.keeping--
+	} else {
+		o.deciding = false
 	}
-	p.released(o, waiters)
+	c.ended = true
+	p.released(o, c.waiters)
 	p.mu.Unlock()
 	var all sync.WaitGroup
 	for _, w := range gone {
@@ -462,15 +507,17 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 
 // caughtUp releases an outlet after a shard has refused its claim with a version of the holds: at once if newer holds
 // are known now, after a pause if the claim before was refused, too.
-func (p *Pump) caughtUp(o *outlet, waiters []*waiter, holds int64, err error) {
+func (p *Pump) caughtUp(c *claim, holds int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	o := c.outlet
 	if again := o.backoff > 0; again || err != nil || p.cfg.Holds().Version <= holds {
 		o.retryAt = time.Now().Add(p.jittered(max(o.backoff, firstBackoff)))
 	}
 	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
 	o.until = time.Now()
-	p.ended(o, waiters)
+	c.ended = true
+	p.ended(o, c.waiters)
 }
 
 // ask makes the store call.
@@ -494,7 +541,8 @@ func (p *Pump) ask(
 
 // failed answers the waiters of a claim with its error. The effect of the claim is unknown; a repeat with the same
 // client token gets its grant. It returns the waiters that are gone, which may have a grant.
-func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) {
+func (p *Pump) failed(c *claim, err error) (gone []*waiter) {
+	o := c.outlet
 	if o.err == nil {
 		p.cfg.Log.Warn("claim failed; waiting fetches get a retryable error", zap.String("pool", o.line.pool), zap.Int("shard", o.shard), zap.Error(err))
 	}
@@ -505,7 +553,7 @@ func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) 
 	}
 	o.backoff = min(max(2*o.backoff, firstBackoff), longest)
 	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // outlets must not come back in step
-	for _, w := range waiters {
+	for _, w := range c.waiters {
 		if w.finished {
 			gone = append(gone, w)
 		}
@@ -514,17 +562,30 @@ func (p *Pump) failed(o *outlet, waiters []*waiter, err error) (gone []*waiter) 
 	return gone
 }
 
-// schedule records when to claim next, by the answer to a claim.
-func (p *Pump) schedule(o *outlet, waiters []*waiter, reply *dispatch.ClaimReply, began time.Time, last uint64) {
-	if o.err != nil {
-		p.cfg.Log.Info("claims work again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
-		for i := range o.line.outlets { // the others of its node may, too
-			if other := &o.line.outlets[i]; other.err != nil {
-				other.retryAt = time.Time{}
-			}
+// works records that a claim was kept. One that took long says only that the next one may be faster.
+func (p *Pump) works(c *claim) {
+	o := c.outlet
+	if o.err == nil {
+		return
+	}
+	if o.backoff, o.retryAt = 0, (time.Time{}); time.Since(c.began) >= keptWithin {
+		return
+	}
+	o.err = nil
+	p.cfg.Log.Info("claims work again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
+	for i := range o.line.outlets { // the others of its node may, too
+		if other := &o.line.outlets[i]; other.err != nil {
+			other.retryAt = time.Time{}
 		}
 	}
-	o.err, o.backoff, o.retryAt, o.wait = nil, 0, time.Time{}, reply.Wait
+}
+
+// schedule records when to claim next, by the answer to a claim.
+func (p *Pump) schedule(c *claim, reply *dispatch.ClaimReply, last uint64) {
+	o, waiters, began := c.outlet, c.waiters, c.began
+	if o.wait = reply.Wait; o.err == nil {
+		o.backoff, o.retryAt = 0, time.Time{}
+	}
 	served := 0
 	for i, w := range waiters {
 		if !w.finished && (len(reply.Grants[i]) > 0 || reply.Used[i]) {
@@ -567,7 +628,8 @@ func opens(o *outlet, reply *dispatch.ClaimReply, served, waiters int) (open boo
 }
 
 // deliver answers the waiters with a grant. It returns those that have a grant and are gone.
-func (p *Pump) deliver(o *outlet, waiters []*waiter, reply *dispatch.ClaimReply, began time.Time) (gone []*waiter) {
+func (p *Pump) deliver(c *claim, reply *dispatch.ClaimReply) (gone []*waiter) {
+	o, waiters, began := c.outlet, c.waiters, c.began
 	served, granted := 0, 0
 	for i, w := range waiters {
 		n := len(reply.Grants[i])
@@ -627,7 +689,7 @@ func (p *Pump) askedEverywhere(w *waiter) bool {
 	for _, at := range w.places {
 		works := at.line.works()
 		unasked := func(o outlet) bool {
-			cached := w.Cached && !o.inFlight && o.until.After(now)
+			cached := w.Cached && !o.busy() && o.until.After(now)
 			return o.asked < w.arrival && !cached && (o.err == nil || !works)
 		}
 		if !p.cfg.Holds().StopsPool(at.line.pool) && slices.ContainsFunc(at.line.outlets, unasked) {

@@ -266,7 +266,7 @@ func (p *Pump) mustHold(t *testing.T) {
 		}
 		for i := range l.outlets {
 			o, now := &l.outlets[i], time.Now()
-			if open := !o.until.After(now); open && !o.inFlight && !o.retryAt.After(now) && !p.cfg.Holds().StopsPool(l.pool) && len(l.pick(nil, 1)) > 0 {
+			if open := !o.until.After(now); open && !o.busy() && !o.retryAt.After(now) && !p.cfg.Holds().StopsPool(l.pool) && len(l.pick(nil, 1)) > 0 {
 				t.Errorf("shard %d has something for line %q, and nobody asks", i, l.key)
 			}
 		}
