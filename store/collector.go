@@ -42,23 +42,34 @@ func (s *Store) Beat(ctx context.Context, beat dispatch.CollectorInfo) (dispatch
 }
 
 // meet records that a session was seen. The home shard of the collector refuses the replaced session at once; the other
-// shards do so after EndSession.
-func (s *Store) meet(ctx context.Context, collector, session string, told *dispatch.CollectorInfo) (dispatch.PollState, error) {
-	var state dispatch.PollState
-	last, err := s.collectors.hold(func() (err error) {
-		state, err = s.collectors.meet(collector, session, told)
+// shards do so after EndSession. So a session that is known goes on while the shard of the collectors is away.
+func (s *Store) meet(ctx context.Context, collector, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, err error) {
+	var unkept backend.Commit
+	_, err = s.collectors.hold(func() (err error) {
+		state, unkept, err = s.collectors.meet(collector, session, told)
 		return err
 	})
-	all := []seen{{bookShard, last}}
-	if err == nil && state.NewSession {
-		var marked seen
-		marked, err = s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
-		all = append(all, marked)
-	}
 	if err != nil {
 		return state, err
 	}
-	return state, s.durable(ctx, all...)
+	var all []seen
+	if unkept != nil {
+		all = append(all, seen{bookShard, unkept})
+	}
+	if state.NewSession {
+		marked, err := s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
+		if err != nil {
+			return state, err
+		}
+		all = append(all, marked)
+	}
+	if err := s.durable(ctx, all...); err != nil {
+		return state, err
+	}
+	if unkept != nil {
+		s.collectors.recorded(collector, unkept)
+	}
+	return state, nil
 }
 
 // EndSession implements [dispatch.Leases].

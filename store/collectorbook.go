@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/internal/sorted"
@@ -36,6 +37,8 @@ type collector struct {
 	recorded int64    // seen, as the backend has it
 	told     bool     // info came with a beat
 	replaced []string // sessions, the newest last
+	// unkept is the group of its last record; nil: it is kept.
+	unkept backend.Commit
 	// fresh: the session has replaced another, and EndSession has not ended
 	// that one in the collector's home shard.
 	fresh bool
@@ -51,9 +54,9 @@ func (b *collectorBook) known(id string) (c *collector, ok bool) {
 }
 
 // meet records that a session of a collector was seen, in a beat or in a poll (which has no info), and returns whether
-// it is the current one. After a session's last beat nothing changes its info. The last beat of another session than
+// it is the current one, with what must be kept before the answer. After a session's last beat nothing changes its info. The last beat of another session than
 // the current one changes nothing.
-func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, err error) {
+func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, unkept backend.Commit, err error) {
 	var next collector
 	old, known := b.known(id)
 	switch {
@@ -62,9 +65,9 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 	case old.info.Session == session:
 		next = *old
 	case slices.Contains(old.replaced, session):
-		return dispatch.PollState{Replaced: true}, nil
+		return dispatch.PollState{Replaced: true}, old.unkept, nil
 	case told != nil && told.Ended:
-		return dispatch.PollState{}, nil
+		return dispatch.PollState{}, old.unkept, nil
 	default:
 		replaced := old.replaced[max(0, len(old.replaced)-maxReplaced+1):]
 		next = collector{
@@ -79,16 +82,24 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 	if noted := told == nil && !next.fresh && b.now >= next.seen && b.now < next.seen+ms.Span(dispatch.PollNoted); !noted {
 		next.seen = b.now
 	}
-	if known && old.info.Session == session && old.told == next.told && old.info.Ended == next.info.Ended &&
-		next.seen < next.recorded+seenRecorded {
+	same := known && old.info.Session == session && old.told == next.told && old.info.Ended == next.info.Ended
+	timely := same && next.seen < next.recorded+seenRecorded
+	if !timely {
+		err = b.record(&next)
+	}
+	switch {
+	case !same:
+		return state, next.unkept, err
+	case timely, err != nil: // the backend does without: also if it is away when it is to have the time
 		if next.seen != old.seen {
 			b.seen.Remove(old.seen, old)
 			b.seen.Insert(next.seen, old)
 		}
-		*old = next // the backend does without
-		return state, nil
+		*old = next
+	default:
+		next.unkept = old.unkept
 	}
-	return state, b.record(&next)
+	return state, old.unkept, nil
 }
 
 // put replaces what is known of a collector.
@@ -106,11 +117,23 @@ func (b *collectorBook) remove(id string) {
 
 // record replaces what is known of a collector, in the backend too.
 func (b *collectorBook) record(next *collector) error {
-	next.recorded = next.seen
 	texts := len(next.info.Labels) + len(next.info.Pools) + len(next.info.Sources) + 2*len(next.info.Queues) + len(next.replaced)
-	return b.commit(bookShard, machine.SmallGroup+128*texts, false, func() { b.put(next) }, func(out []byte) []byte {
+	err := b.commit(bookShard, machine.SmallGroup+128*texts, false, func() { b.put(next) }, func(out []byte) []byte {
 		return codec.AppendItem(out, codec.Collector, 0, func(c *codec.Codec) { collectorFields(c, next) })
 	})
+	if err == nil {
+		next.recorded, next.unkept = next.seen, b.last
+	}
+	return err
+}
+
+// recorded notes that the group of a collector is kept.
+func (b *collectorBook) recorded(id string, kept backend.Commit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c, ok := b.byID.Get(id); ok && c.unkept == kept {
+		c.unkept = nil
+	}
 }
 
 // replaced reports whether the session is no longer the current one of its collector.

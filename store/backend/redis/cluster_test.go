@@ -193,6 +193,52 @@ func TestCluster_Store(t *testing.T) {
 	}
 }
 
+// TestCluster_CollectorsAway stops the node of shard 0, which has what is known of collectors: those that are known go on with the
+// tasks of the other node.
+func TestCluster_CollectorsAway(t *testing.T) {
+	t.Parallel()
+	nodes, url := twoNodes(t)
+	config := redis.Config{URL: url, Prefix: prefix}
+	config.SetTerm(term)
+	config.SetClusterShards(16)
+	b := makeBackend(t, config)
+	s, err := store.Open(t.Context(), store.Config{Backend: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll := func(collector, session string) error {
+		_, err := s.BeginPoll(t.Context(), dispatch.Poll{Collector: collector, Session: session, ClientToken: "t", Call: "1"})
+		return err
+	}
+	beat := func(collector, session string) error {
+		_, err := s.Beat(t.Context(), dispatch.CollectorInfo{ID: collector, Session: session})
+		return err
+	}
+	if err := errors.Join(poll("known", "s1"), beat("known", "s1")); err != nil {
+		t.Fatal(err)
+	}
+	away := nodes[0]
+	if client(t, away.Addr()).Get(t.Context(), redis.EpochKey(prefix, 0)).Err() != nil {
+		away = nodes[1]
+	}
+	away.Pause()
+	if err := errors.Join(poll("known", "s1"), beat("known", "s1")); err != nil {
+		t.Errorf("a known session, just after its shard has gone away: %v", err)
+	}
+	until(t, "shard 0 stops", func() bool { _, err := b.Until(t.Context(), 0); return err != nil })
+	if err := errors.Join(poll("known", "s1"), beat("known", "s1")); err != nil {
+		t.Errorf("a known session while its shard is away: %v", err)
+	}
+	if err := poll("new", "s1"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("a new collector while its shard is away: %v", err)
+	}
+	if err := poll("known", "s2"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+		t.Errorf("a new session while its shard is away: %v", err)
+	}
+	away.Resume()
+	until(t, "a new collector is taken", func() bool { return poll("new", "s1") == nil })
+}
+
 // TestCluster_SlotMoves moves the slot of a shard to the other node, key by key. Meanwhile no group is kept, and nothing that is on the
 // other node already is taken for lost. Then the owner goes on there.
 func TestCluster_SlotMoves(t *testing.T) {
