@@ -178,7 +178,7 @@ func (w *owned) rounds(t *testing.T, n int, begin func() fault) {
 	}
 }
 
-// allServe waits until each dispatcher answers from the store.
+// allServe waits until each dispatcher answers from all of the store.
 func (w *owned) allServe(t *testing.T) {
 	t.Helper()
 	for n, c := range w.clients {
@@ -186,8 +186,8 @@ func (w *owned) allServe(t *testing.T) {
 			w.keepUp()
 			ctx, cancel := context.WithTimeout(t.Context(), soakCall)
 			defer cancel()
-			_, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
-			return err == nil
+			stats, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
+			return err == nil && len(stats.GetOwnership().GetAwayShards()) == 0
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -174,8 +175,9 @@ func numberOf(t *testing.T, variable string, other int) int {
 }
 
 // submitMany submits tasks of a source over a number of hosts, whose names have their number in them.
-func (c *client) submitMany(t *testing.T, source, host string, hosts, tasks int) {
+func (c *client) submitMany(t *testing.T, source, host string, hosts, tasks int) (ids []string) {
 	t.Helper()
+	var mu sync.Mutex // guards ids
 	const batch, submitters = 1000, 8
 	var submitting errgroup.Group
 	submitting.SetLimit(submitters)
@@ -186,11 +188,17 @@ func (c *client) submitMany(t *testing.T, source, host string, hosts, tasks int)
 				n := first + i
 				items[i] = &pb.SubmitItem{SourceId: source, Url: fmt.Sprintf("https://"+host+"/some/path/of/usual/length/%d", n%hosts, n)}
 			}
-			_, err := c.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: items})
+			reply, err := c.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: items})
+			mu.Lock()
+			defer mu.Unlock()
+			for _, r := range reply.GetResults() {
+				ids = append(ids, r.GetTaskId())
+			}
 			return err
 		})
 	}
 	if err := submitting.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	return ids
 }

@@ -125,13 +125,13 @@ func (w *takeovers) start(t *testing.T) {
 }
 
 // steadily has so many hosts always have a task for all clients, each time a delay has passed.
-func (w *takeovers) steadily(t *testing.T, hosts, tasks int, delay time.Duration) {
+func (w *takeovers) steadily(t *testing.T, hosts, tasks int, delay time.Duration) (ids []string) {
 	t.Helper()
 	w.steady = tasks
 	c := w.clients[0]
 	c.setRule(t, "*.steady.example", delay, soakInFlight)
 	c.createSource(t, &pb.SourceSpec{Id: "steady", LeaseDuration: durationpb.New(w.lease)})
-	c.submitMany(t, "steady", "s%d.steady.example", hosts, tasks)
+	return c.submitMany(t, "steady", "s%d.steady.example", hosts, tasks)
 }
 
 func (w *takeovers) full(t *testing.T) bool { return ownedRounds(t, 1) >= fullRounds }
