@@ -36,7 +36,7 @@ type binding struct {
 // Before implements [sorted.Member].
 func (b *binding) Before(other *binding) bool { return b.collector < other.collector }
 
-// BindCollector implements [dispatch.Bindings].
+// BindCollector implements [dispatch.Collectors].
 func (s *Store) BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (string, error) {
 	if collectorID == "" || identity == "" {
 		return "", fmt.Errorf("%w: collector %q cannot belong to identity %q: both must be set", dispatch.ErrInvalid, collectorID, identity)
@@ -52,7 +52,7 @@ func (s *Store) BindCollector(ctx context.Context, collectorID, identity string,
 	return owner, err
 }
 
-// ReleaseCollector implements [dispatch.Bindings].
+// ReleaseCollector implements [dispatch.Collectors].
 func (s *Store) ReleaseCollector(ctx context.Context, collectorID string) (string, error) {
 	b, owner := &s.access, ""
 	err := b.call(ctx, func() error {

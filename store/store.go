@@ -64,12 +64,7 @@ type Store struct {
 	noted []machine.Noted // rules and holds that the command under way has changed; all mutexes guard it
 }
 
-var (
-	_ dispatch.Portable   = (*Store)(nil)
-	_ dispatch.Bindings   = (*Store)(nil)
-	_ dispatch.AuditLog   = (*Store)(nil)
-	_ dispatch.OwnerMover = (*Store)(nil)
-)
+var _ dispatch.Store = (*Store)(nil)
 
 // New makes an empty store that nothing keeps. The error wraps [dispatch.ErrInvalid].
 func New(config Config) (*Store, error) {
@@ -232,7 +227,7 @@ func (s *Store) Away() []int {
 	return nil
 }
 
-// MoveOwner implements [dispatch.OwnerMover].
+// MoveOwner gives the backend to another dispatcher, if it is one that others can own.
 func (s *Store) MoveOwner(ctx context.Context) (to string, err error) {
 	if owned, ok := s.backend.(backend.Owned); ok {
 		return owned.HandOver(ctx)

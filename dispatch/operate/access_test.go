@@ -10,8 +10,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
-	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
 // A collector id belongs to the identity that used it first, until it is released or was not used for 30 days.
@@ -87,27 +85,6 @@ func TestOperator_Audit(t *testing.T) {
 		}
 		if _, _, err := w.AuditEntries(t.Context(), "", "", 10); !errors.Is(err, dispatch.ErrStoreFull) {
 			t.Errorf("list: %v", err)
-		}
-	})
-}
-
-// A store need not have bindings or an audit log: then the error names its kind.
-func TestOperator_storeWithoutAccess(t *testing.T) {
-	t.Parallel()
-	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-		d, err := engine.New(engine.Config{Store: struct{ dispatch.Store }{w.Store}, ID: "bare"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := operate.New(d)
-		_, released := o.ReleaseCollector(t.Context(), "c1")
-		_, _, listed := o.AuditEntries(t.Context(), "", "", 1)
-		for _, err := range []error{
-			o.BindCollector(t.Context(), "c1", "token:a"), released, o.Audit(t.Context(), dispatch.AuditEntry{}), listed,
-		} {
-			if !errors.Is(err, dispatch.ErrInvalid) || !strings.Contains(err.Error(), `"memory"`) {
-				t.Errorf("got %v", err)
-			}
 		}
 	})
 }
