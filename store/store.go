@@ -149,6 +149,13 @@ func (l *Loader) open(ctx context.Context, term backend.Term) (*Store, error) {
 	return s, err
 }
 
+// start is the start of a dispatcher with what another one left, after a time: collectors have time to renew their leases.
+func (s *Store) start(away time.Duration) {
+	for _, sh := range s.shards {
+		sh.Start(away, time.Time{})
+	}
+}
+
 // Shards is the number the store was made with.
 func (s *Store) Shards() int { return len(s.shards) }
 
