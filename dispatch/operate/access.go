@@ -8,25 +8,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
-
-// BindCollector gives a collector id to an identity, or keeps it for that: see [dispatch.Collectors]. A newcomer
-// ([engine.Newcomer]) has it for a few minutes only. The error wraps [dispatch.ErrCollectorBound] if the id belongs to another identity.
-func (o *Operator) BindCollector(ctx context.Context, collectorID, identity string) error {
-	ttl := dispatch.BindingTTL
-	if o.d.IsNewcomer(collectorID) {
-		ttl = 2 * engine.NewcomerMemory
-	}
-	owner, err := o.store.BindCollector(ctx, collectorID, identity, ttl)
-	if err != nil {
-		return fmt.Errorf("bind collector %s: %w", collectorID, err)
-	}
-	if owner != identity {
-		return fmt.Errorf("bind collector %s to %s: %w", collectorID, identity, dispatch.ErrCollectorBound)
-	}
-	return nil
-}
 
 // ReleaseCollector makes a collector id nobody's, and returns whose it was; "" if nobody's.
 func (o *Operator) ReleaseCollector(ctx context.Context, collectorID string) (owner string, err error) {
