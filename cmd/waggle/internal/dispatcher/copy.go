@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 const (
@@ -29,7 +29,7 @@ type CopyOptions struct {
 }
 
 // Open opens both stores, which no dispatcher may use. The caller closes them.
-func (o *CopyOptions) Open(ctx context.Context, log *zap.Logger) (from, to dispatch.Store, err error) {
+func (o *CopyOptions) Open(ctx context.Context, log *zap.Logger) (from, to *store.Store, err error) {
 	source := StoreOptions{URL: o.From, prefix: o.FromPrefix, existing: true, allowEviction: true}
 	if from, err = source.openForCopy(ctx, log); err != nil {
 		return nil, nil, err
@@ -46,7 +46,7 @@ func (o *CopyOptions) Open(ctx context.Context, log *zap.Logger) (from, to dispa
 }
 
 // openForCopy opens a store that no dispatcher uses.
-func (s *StoreOptions) openForCopy(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
+func (s *StoreOptions) openForCopy(ctx context.Context, log *zap.Logger) (*store.Store, error) {
 	if s.URL == MemoryStore {
 		return nil, cli.Usagef("a store %s is within one dispatcher, and cannot be copied", MemoryStore)
 	}
