@@ -15,6 +15,9 @@ import (
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
+// This file has what is done with tasks, from their submission to their end: [dispatch.Tasks], [dispatch.Claims] and [dispatch.Leases],
+// but for the sessions of collectors (collector.go).
+
 // Submit implements [dispatch.Tasks].
 func (s *Store) Submit(ctx context.Context, rulesVersion int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error) {
 	if err := s.usable(ctx); err != nil {
@@ -62,28 +65,6 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 		}
 	}
 	return tasks, now, nil
-}
-
-// ListTasks implements [dispatch.Tasks]: by shard, lane and order of arrival in the lane.
-func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (page dispatch.TaskPage, err error) {
-	if filter.SourceUID == "" && filter.Queue == "" {
-		return page, fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
-	}
-	var bytes machine.PageBytes
-	page.Next, err = s.eachFrom(ctx, cursor, func(sh *machine.Shard, at *machine.ListPlace) (more bool) {
-		return sh.ListTasks(&page, &bytes, filter, at, limit)
-	})
-	return page, err
-}
-
-// DueLanes implements [dispatch.Tasks].
-func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit int) (found dispatch.DueLanes, err error) {
-	if (filter.SourceUID == "") == (filter.Queue == "") {
-		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
-	}
-	next := int64(ms.Infinite)
-	err = s.readAll(ctx, func(sh *machine.Shard) { next = sh.DueLanes(&found, filter, limit, next) })
-	return found, err
 }
 
 // mostOrphans is how often a claim goes on when all that a want got was undone, because of locks that somebody else has set.
@@ -234,6 +215,38 @@ func (s *Store) Expired(ctx context.Context, shard, limit int) (dispatch.Sweep, 
 	return c.Result, err
 }
 
+// ListTasks implements [dispatch.Tasks]: by shard, lane and order of arrival in the lane.
+func (s *Store) ListTasks(ctx context.Context, filter dispatch.TaskFilter, cursor string, limit int) (page dispatch.TaskPage, err error) {
+	if filter.SourceUID == "" && filter.Queue == "" {
+		return page, fmt.Errorf("%w: a list of tasks needs a source or a queue", dispatch.ErrInvalid)
+	}
+	var bytes machine.PageBytes
+	page.Next, err = s.eachFrom(ctx, cursor, func(sh *machine.Shard, at *machine.ListPlace) (more bool) {
+		return sh.ListTasks(&page, &bytes, filter, at, limit)
+	})
+	return page, err
+}
+
+// ListLeases implements [dispatch.Leases]: by shard and place in the lease index.
+func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) (leased []*dispatch.Task, next string, err error) {
+	var bytes machine.PageBytes
+	next, err = s.eachFrom(ctx, cursor, func(sh *machine.Shard, at *machine.ListPlace) (more bool) {
+		leased, more = sh.ListLeases(leased, &bytes, at, limit)
+		return more
+	})
+	return leased, next, err
+}
+
+// DueLanes implements [dispatch.Tasks].
+func (s *Store) DueLanes(ctx context.Context, filter dispatch.TaskFilter, limit int) (found dispatch.DueLanes, err error) {
+	if (filter.SourceUID == "") == (filter.Queue == "") {
+		return found, fmt.Errorf("%w: lanes are those of a source or of a queue", dispatch.ErrInvalid)
+	}
+	next := int64(ms.Infinite)
+	err = s.readAll(ctx, func(sh *machine.Shard) { next = sh.DueLanes(&found, filter, limit, next) })
+	return found, err
+}
+
 // listCursor is a place in a list of a shard.
 type listCursor struct {
 	shard int64
@@ -279,14 +292,4 @@ func (s *Store) eachFrom(ctx context.Context, cursor string, list func(sh *machi
 		}
 	}
 	return "", nil
-}
-
-// ListLeases implements [dispatch.Leases]: by shard and place in the lease index.
-func (s *Store) ListLeases(ctx context.Context, cursor string, limit int) (leased []*dispatch.Task, next string, err error) {
-	var bytes machine.PageBytes
-	next, err = s.eachFrom(ctx, cursor, func(sh *machine.Shard, at *machine.ListPlace) (more bool) {
-		leased, more = sh.ListLeases(leased, &bytes, at, limit)
-		return more
-	})
-	return leased, next, err
 }
