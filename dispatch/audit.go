@@ -28,7 +28,7 @@ type AuditEntry struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// AuditLog is a [Store] that keeps what operators changed.
+// AuditLog keeps what operators changed.
 type AuditLog interface {
 	// AppendAudit adds an entry, and removes the oldest ones beyond [bounds.MaxAuditEntries]. ID and Time of the entry
 	// are ignored. A repeat by the caller adds another entry.

@@ -17,6 +17,14 @@ const (
 	CollectorMemory = 24 * time.Hour
 )
 
+// How long collector ids belong to identities.
+const (
+	// BindingTTL is how long a collector id that was granted tasks belongs to an identity that does not use it.
+	BindingTTL = 30 * 24 * time.Hour
+	// BindingStep is by how much the end of a binding moves at least, so that a store does not record each use.
+	BindingStep = time.Hour
+)
+
 // CollectorInfo is what a collector sends about itself with each beat.
 type CollectorInfo struct {
 	ID       string            `json:"id"`
@@ -86,7 +94,7 @@ type CollectorRecord struct {
 	Held int64
 }
 
-// Collectors keeps what collectors send about themselves.
+// Collectors keeps what collectors send about themselves, and which identity a collector id belongs to.
 type Collectors interface {
 	// Beat records presence, by the session rules of BeginPoll. After a beat with Ended, later beats of its session
 	// change nothing that it sent. A beat with Ended changes nothing if another session is current. It is
@@ -97,6 +105,13 @@ type Collectors interface {
 	// Forget removes up to limit collectors not seen since before, and returns how many; unless ids is nil, only those of
 	// ids. Each is removed in one step; a repeat continues.
 	Forget(ctx context.Context, ids []string, before time.Time, limit int) (int, error)
+	// BindCollector gives the collector id to identity for ttl if it belongs to nobody. If it belongs to identity, the
+	// binding ends a ttl from now, unless its end would move by less than [BindingStep] or half of ttl. It returns whose
+	// the collector id is then. It is one step, and idempotent. ErrInvalid if either is empty.
+	BindCollector(ctx context.Context, collectorID, identity string, ttl time.Duration) (owner string, err error)
+	// ReleaseCollector makes the collector id nobody's, and returns whose it was, "" if nobody's. It is one step.
+	// Repeated, it returns "".
+	ReleaseCollector(ctx context.Context, collectorID string) (owner string, err error)
 }
 
 // CollectorFilter selects collectors to list, and the fields to read. Without IDs and Since they are listed by id,

@@ -1,9 +1,6 @@
 package dispatch
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // Ownership is who owns a store that one dispatcher at a time owns, and what this process has seen and done of that since it started.
 // All numbers are of all shards together.
@@ -61,11 +58,4 @@ type Ownership struct {
 	// LostTasks are changes of tasks that owners before this process had kept, so far as it saw, and that were gone when it loaded
 	// the store: a failover has lost them together with their owner.
 	LostTasks int64
-}
-
-// OwnerMover is a store whose owner can give it to another dispatcher.
-type OwnerMover interface {
-	// MoveOwner begins to give the store to its standby, and returns the name of that. It fails with [ErrNoStandby] if there is
-	// none, or a shard has none.
-	MoveOwner(ctx context.Context) (to string, err error)
 }

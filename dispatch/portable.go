@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Portable is a [Store] whose content can be copied to another one, of another kind or with another number of shards,
-// while no dispatcher uses either. Sources and rules are copied by the methods of [Store]; Export and Import are for what
-// has no other method. What only speeds a store up, or orders tasks that are equally due, is not copied.
+// Portable copies a [Store] to another one, of another kind or with another number of shards, while no dispatcher uses
+// either. Sources and rules are copied by the methods of [Store]; Export and Import are for what has no other method.
+// What only speeds a store up, or orders tasks that are equally due, is not copied.
 type Portable interface {
-	Store
 	// Export gives all that is kept, in batches of bounded size: gates first, tasks before queues, Totals last. Of a
 	// store that does not change each part is given once, but a gate once for each shard that has it.
 	Export(ctx context.Context, each func(*PortableBatch) error) error

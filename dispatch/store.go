@@ -12,7 +12,7 @@ import (
 //
 //   - A nil error means: the call has taken effect, and is as durable as the store's
 //     own settings make it. After [ErrStoreUnavailable] the effect is unknown. Every
-//     method but [Sources.CountFiltered] may be repeated with the same arguments, and
+//     method but [Sources.CountFiltered] and [AuditLog.AppendAudit] may be repeated with the same arguments, and
 //     then has one effect.
 //   - Batches may be split internally. Each item is applied as a whole or not at all;
 //     the results are in the order of the items.
@@ -36,6 +36,8 @@ type Store interface {
 	Queues
 	Collectors
 	Holds
+	AuditLog
+	Portable
 
 	// Shards is fixed when the store is first used.
 	Shards() int
@@ -46,6 +48,9 @@ type Store interface {
 	Ping(ctx context.Context) error
 	// Away are the shards that have no owner now, ascending.
 	Away() []int
+	// MoveOwner begins to give the store to its standby, and returns the name of that. It fails with [ErrNoStandby] if there
+	// is none, if a shard has none, or if a store of this kind has no owner.
+	MoveOwner(ctx context.Context) (to string, err error)
 	// Now is the store's clock, in whole milliseconds.
 	Now(ctx context.Context) (time.Time, error)
 	// Subscribe has heed called with each hint from now on, by those who make changes: heed must not block, nor call the store.

@@ -234,10 +234,10 @@ func refusal(r *auth.Refused) error {
 
 // SourcesOf implements [auth.Backend].
 func (b *backend) SourcesOf(ctx context.Context, tasks []string) ([]string, error) {
-	return b.o().SourcesOf(ctx, tasks)
+	return b.d().SourcesOf(ctx, tasks)
 }
 
 // BindCollector implements [auth.Backend].
 func (b *backend) BindCollector(ctx context.Context, collector, identity string) error {
-	return b.o().BindCollector(ctx, collector, identity)
+	return b.d().BindCollector(ctx, collector, identity)
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store"
@@ -51,13 +52,13 @@ func hundredTasks(t *testing.T, conn grpc.ClientConnInterface) *pb.SubmitTasksRe
 // Tasks that a canceled FetchTask was granted are back within a second, whenever it is canceled.
 func TestDispatchService_FetchTask_canceled(t *testing.T) {
 	t.Parallel()
-	for kind, make := range map[string]func() (Store, error){
-		"memory":    func() (Store, error) { return store.New(store.Config{Shards: 2}) },
-		"passed on": func() (Store, error) { return store.New(store.Config{Shards: 2}) },
-		"file": func() (Store, error) {
+	for kind, make := range map[string]func() (dispatch.Store, error){
+		"memory":    func() (dispatch.Store, error) { return store.New(store.Config{Shards: 2}) },
+		"passed on": func() (dispatch.Store, error) { return store.New(store.Config{Shards: 2}) },
+		"file": func() (dispatch.Store, error) {
 			return store.Open(t.Context(), store.Config{Backend: dir.New(dir.Config{Dir: t.TempDir()})})
 		},
-		"redis": func() (Store, error) {
+		"redis": func() (dispatch.Store, error) {
 			keeper, err := redis.New(redis.Config{URL: redistest.Start(t).URL()})
 			if err != nil {
 				return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +21,10 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
@@ -136,6 +139,34 @@ func (c *chain) options(maxBytes int) []grpc.ServerOption {
 		grpc.ForceServerCodecV2(envelopeCodec{encoding.GetCodecV2(grpcproto.Name), maxBytes}),
 		grpc.RPCDecompressor(packedRequests{}), //nolint:staticcheck // what replaces it is of the whole process, and packs answers too
 	}
+}
+
+// tapped lets a stream of gRPC in, or refuses it, before anything of it is kept.
+func (c *chain) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if err := c.enter(ctx, info.FullMethodName); err != nil {
+		return ctx, err
+	}
+	if info.FullMethodName == pb.DispatchService_FetchTask_FullMethodName {
+		ctx = peers.Enter(ctx)
+	}
+	return ctx, nil
+}
+
+// enter lets a call in, or refuses it, by what its address has open.
+func (c *chain) enter(ctx context.Context, method string) error {
+	if most, full := c.peers.Full(ctx, admit.Keeps(method)); full {
+		return tooMany("the connections of this address have more calls and streams open than are allowed", most, method)
+	}
+	return nil
+}
+
+// tooMany refuses a stream because of what its address has open.
+func tooMany(text string, limit int, method string) error {
+	st, _ := wire.Status(nil, &wire.Refusal{
+		Code: codes.ResourceExhausted, Reason: pb.ErrorReason_ERROR_REASON_RATE_LIMITED, Retry: time.Second,
+		Text: text, Pairs: []string{"limit", strconv.Itoa(limit), "method", method},
+	}, "")
+	return st.Err()
 }
 
 func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

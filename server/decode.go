@@ -19,6 +19,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
 )
 
@@ -210,7 +211,8 @@ func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.M
 	caller, refused := c.admit(ctx, method)
 	ctx = withCaller(ctx, caller)
 	whole := ctx
-	e := &envelope{err: refused, keep: c.owners.shared.Load() && c.methods[method] != nil, admit: func(bytes int) (func(), error) { return c.decode(ctx, method, bytes) }}
+	e := c.newEnvelope(ctx, method)
+	e.err, e.keep = refused, c.owners.shared.Load() && c.methods[method] != nil
 	defer e.end()
 	decode := func(req any) error {
 		if refused != nil {
@@ -237,6 +239,32 @@ func (c *chain) here(caller *auth.Caller, e *envelope, method string, handler gr
 		handler = c.audited(method, change, handler)
 	}
 	return c.within(caller, method, handler)
+}
+
+// newEnvelope is an empty envelope for the request of a call.
+func (c *chain) newEnvelope(ctx context.Context, method string) *envelope {
+	return &envelope{admit: func(bytes int) (func(), error) { return c.decode(ctx, method, bytes) }}
+}
+
+// decode lets the request of a call be decoded once it is the turn of its address, or refuses it for load or rate.
+func (c *chain) decode(ctx context.Context, method string, bytes int) (leave func(), err error) {
+	if !admit.TakesTurn(method) {
+		return c.limits.Decode(ctx, method, bytes)
+	}
+	line := peers.Other
+	if admit.Keeps(method) {
+		line = peers.Settle
+	}
+	done, err := peers.Turn(ctx, line, bytes)
+	if err != nil {
+		return nil, err
+	}
+	end, err := c.limits.Decode(ctx, method, bytes)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return func() { end(); done() }, nil
 }
 
 // decodedStream receives its messages in envelopes.
@@ -272,3 +300,59 @@ func (s *decodedStream) RecvMsg(m any) error {
 		return s.caller.Within(s.ctx, m, s.chain.backend)
 	})
 }
+
+// answer is a message that its peer holds from its encoding until it is sent.
+type answer struct {
+	message any
+	peer    *peers.Conn
+}
+
+// answerTo makes an answer of a message to the peer of a call.
+func answerTo(ctx context.Context, message any) any {
+	if conn := peers.Of(ctx); conn != nil {
+		return &answer{message, conn}
+	}
+	return message
+}
+
+// marshal encodes the message. An answer so small that grpc-go does not report when it is sent is part of what a stream costs.
+func (a *answer) marshal(codec encoding.CodecV2) (mem.BufferSlice, error) {
+	data, err := codec.Marshal(a.message)
+	if err != nil || len(data) != 1 || mem.IsBelowBufferPoolingThreshold(data.Len()) {
+		return data, err // the codec makes one buffer
+	}
+	bytes := data[0].ReadOnlyData()
+	if cap(bytes)-len(bytes) > mostUnused {
+		bytes = slices.Clone(bytes)
+		data[0].Free()
+		data[0] = mem.SliceBuffer(bytes)
+	}
+	a.peer.Hold(cap(bytes))
+	return mem.BufferSlice{mem.NewBuffer(&bytes, sent{data[0], a.peer, cap(bytes)})}, nil
+}
+
+// mostUnused is how much of a buffer an answer may leave unused while it waits for its peer to read: grpc-go takes 1 MB for
+// all that is longer than 32 KB.
+const mostUnused = 64 << 10
+
+// sent is the pool of the one buffer of an answer, which comes back once it is sent.
+type sent struct {
+	data mem.Buffer
+	peer *peers.Conn
+	held int
+}
+
+// Get is not called: the buffer was made.
+func (sent) Get(length int) *[]byte { b := make([]byte, length); return &b }
+
+// Put frees the answer.
+func (s sent) Put(*[]byte) {
+	s.peer.Hold(-s.held)
+	s.data.Free()
+}
+
+// answering is a stream of gRPC that sends answers.
+type answering struct{ grpc.ServerStream }
+
+// SendMsg sends an answer.
+func (s answering) SendMsg(m any) error { return s.ServerStream.SendMsg(answerTo(s.Context(), m)) }

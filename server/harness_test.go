@@ -30,16 +30,9 @@ import (
 	"github.com/waggle-crawl/waggle/store"
 )
 
-// Store is a store with what it may have beside.
-type Store interface {
-	dispatch.Store
-	dispatch.Bindings
-	dispatch.AuditLog
-}
-
 // faults is a store of which a test can break single calls.
 type faults struct {
-	Store
+	dispatch.Store
 
 	mu     sync.Mutex // guards what follows
 	broken map[string]func() error
@@ -98,7 +91,7 @@ func (f *faults) Stats(ctx context.Context) (dispatch.StoreStats, error) {
 	return stats, err
 }
 
-// MoveOwner implements [dispatch.OwnerMover]. The next owner owns the store at once, and this dispatcher can write nothing more.
+// MoveOwner implements [dispatch.Store]. The next owner owns the store at once, and this dispatcher can write nothing more.
 func (f *faults) MoveOwner(ctx context.Context) (string, error) {
 	if err := f.fault(ctx, "MoveOwner"); err != nil {
 		return "", err

@@ -4,20 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/relay"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
 // Owner is the dispatcher that owns the store.
@@ -160,176 +163,142 @@ func (w *ownership) again(ctx context.Context, r *route, tries int, until time.T
 	return nil
 }
 
-// Attach gives the server its operator and dispatcher, also while it runs: this dispatcher owns the store from now on, by that
-// epoch; 0: the store has none. Until the first time calls answer STORE_UNAVAILABLE, its health is NOT_SERVING, and /readyz is 503.
-func (s *Server) Attach(o *operate.Operator, epoch uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.backend.now.Store(o)
-	select {
-	case <-s.draining:
-		o.Dispatcher().Drain()
-	default:
-	}
-	s.store.o.Store(o)
-	s.store.elsewhere.Store(false)
-	over, end := context.WithCancel(context.Background()) //nolint:forbidigo // of a term, not of a call
-	s.owners.mu.Lock()
-	s.owners.replace(&route{local: &term{o, epoch, over, end}, owner: Owner{Epoch: epoch}})
-	s.owners.mu.Unlock()
-	s.limits.Open()
-	s.health.soon()
+// passing is a unary call of a store that several dispatchers share. It goes to the owner, which may be this dispatcher, and moves
+// with the ownership. What the owner answers is the answer, with its status: it is neither decoded nor made anew.
+type passing struct {
+	chain   *chain
+	whole   context.Context //nolint:containedctx // of the call, with the deadline of its caller
+	caller  *auth.Caller
+	method  string
+	e       *envelope
+	here    func() grpc.UnaryHandler // serves it here, once it is decoded
+	request []byte                   // as it is passed on
 }
 
-// Detach ends what [Server.Attach] began: this dispatcher does not own the store any more. Calls under way end as its dispatcher
-// ends them; reads, fetches, renewals and reports then go to the next owner. New calls wait for it, for up to 5 s, unless
-// [Server.Follow] has named it already.
-func (s *Server) Detach() {
-	s.owners.shared.Store(true)
-	s.owners.mu.Lock()
-	if s.owners.now.Load().local != nil {
-		s.owners.replace(&route{})
+// outcome is what became of one try of a call.
+type outcome int
+
+const (
+	answered    outcome = iota
+	notDone             // nothing of it was done
+	interrupted         // it may have been done: ownership moved meanwhile
+)
+
+// owned is a handler that has the owner make a call. While ownership moves it waits. A call that may have been done is repeated
+// once if that is harmless (P7).
+func (c *chain) owned(whole context.Context, caller *auth.Caller, method string, e *envelope, here func() grpc.UnaryHandler) grpc.UnaryHandler {
+	return func(ctx context.Context, _ any) (any, error) {
+		p := &passing{chain: c, whole: whole, caller: caller, method: method, e: e, here: here, request: e.raw}
+		if p.isFetch() {
+			if err := p.prepareFetch(); err != nil {
+				return nil, err
+			}
+		}
+		return p.run(ctx)
 	}
-	s.owners.mu.Unlock()
-	s.left()
 }
 
-// Follow says that another dispatcher owns the store: calls are passed on to it. What is older than what was said before is
-// ignored. It fails if this dispatcher or the owner has an address that the other one cannot reach.
-func (s *Server) Follow(owner Owner) error {
-	own := s.Advertised()
-	if err := reachable(own, owner.Address); err != nil {
+func (p *passing) isFetch() bool { return p.method == pb.DispatchService_FetchTask_FullMethodName }
+
+// run tries until the call is answered.
+func (p *passing) run(ctx context.Context) (any, error) {
+	repeated, until := false, time.Now().Add(moveTimeout)
+	for tries := 0; ; tries++ {
+		r, err := p.chain.owners.await(ctx, until)
+		if err != nil {
+			return nil, err
+		}
+		var resp any
+		var became outcome
+		if r.local != nil {
+			resp, became, err = p.serve(ctx, r)
+		} else {
+			resp, became, err = p.pass(r) //nolint:contextcheck // it goes by the deadline of the caller, as the owner does
+		}
+		switch {
+		case became == answered:
+			return resp, err
+		case became == interrupted && (repeated || !repeats(p.method)):
+			return nil, errors.Join(err, errInterrupted)
+		case became == interrupted:
+			repeated, until = true, time.Now().Add(moveTimeout)
+		}
+		if err := p.chain.owners.again(ctx, r, tries, until); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// errInterrupted is of a call that is not repeated.
+var errInterrupted error = &wire.Refusal{
+	Code: codes.Unavailable, Reason: pb.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, Retry: time.Second,
+	Text: "the owner of the store changed while the call ran: it may have been done, or not",
+}
+
+// clientTokenField is the number of FetchTaskRequest.client_token.
+const clientTokenField = 3
+
+// prepareFetch gives a fetch a client token if it has none, so that it can be repeated.
+func (p *passing) prepareFetch() error {
+	if err := p.e.unpack(); err != nil {
 		return err
 	}
-	if own == owner.Address {
-		return fmt.Errorf("server: Config.Advertise is %q for the dispatcher %s, too; set it to an address of each", own, owner.Name)
+	req := p.e.message.(*pb.FetchTaskRequest) //nolint:forcetypeassert // of the method
+	if err := p.caller.Covers(req); err != nil {
+		return err
 	}
-	s.owners.shared.Store(true)
-	s.owners.mu.Lock()
-	now := s.owners.now.Load()
-	same := now.link != nil && now.owner == owner
-	if !same && owner.Epoch >= s.owners.seen.Load() {
-		s.owners.replace(&route{owner: owner, link: s.link(owner)})
-	}
-	s.owners.mu.Unlock()
-	s.left()
-	return nil
-}
-
-// Trust sets the secret that all dispatchers of a store read from it, and by which they know each other.
-func (s *Server) Trust(secret []byte) {
-	s.owners.shared.Store(true)
-	s.owners.mu.Lock()
-	defer s.owners.mu.Unlock()
-	if string(s.owners.secret) == string(secret) {
-		return
-	}
-	s.owners.secret = append([]byte(nil), secret...)
-	if now := s.owners.now.Load(); now.link != nil {
-		s.owners.replace(&route{owner: now.owner, link: s.link(now.owner)})
-	}
-}
-
-// link makes a link to an owner, by one who holds the lock of owners.
-func (s *Server) link(owner Owner) *relay.Link {
-	link := relay.NewLink(relay.Config{Sender: s.Advertised(), Address: owner.Address, Secret: s.owners.secret, TLS: s.certs != nil})
-	if s.owners.links == nil {
-		link.Close()
-	} else {
-		s.owners.links[link] = struct{}{}
-	}
-	return link
-}
-
-// left ends what only an owner has.
-func (s *Server) left() {
-	if r := s.owners.now.Load(); r.local == nil {
-		s.store.elsewhere.Store(r.link != nil)
-		s.store.o.Store(nil)
-	}
-	s.limits.Open()
-	s.health.soon()
-}
-
-// CheckAdvertised is an error if the address under which other dispatchers are to reach this one is none, since it is of all interfaces.
-func (s *Server) CheckAdvertised() error {
-	if isUnspecified(s.Advertised()) {
-		return fmt.Errorf("server: Config.Advertise must be set, to an address by which other dispatchers reach this one: Config.Listen, %s, is of all interfaces", s.cfg.Listen)
+	if req.GetClientToken() == "" {
+		req.ClientToken = uuid.NewString()
+		p.request = protowire.AppendTag(p.request[:len(p.request):len(p.request)], clientTokenField, protowire.BytesType)
+		p.request = protowire.AppendString(p.request, req.GetClientToken())
 	}
 	return nil
 }
 
-// Advertised is the address under which other dispatchers reach this one.
-func (s *Server) Advertised() string {
-	if s.cfg.Advertise != "" {
-		return s.cfg.Advertise
+// serve makes the call here.
+func (p *passing) serve(ctx context.Context, r *route) (any, outcome, error) {
+	if err := p.e.unpack(); err != nil {
+		return nil, answered, err
 	}
-	if _, socket := socketPath(s.cfg.Listen); !socket {
-		if address := s.Address(); address != "" {
-			return address // with the port that was free
-		}
+	resp, moved, err := r.local.during(ctx, p.method, func(ctx context.Context) (any, error) { return p.here()(ctx, p.e.message) })
+	if moved {
+		return nil, interrupted, nil
 	}
-	return s.cfg.Listen
+	return resp, answered, err
 }
 
-// reach reports whether calls can be served, and the shards that are away.
-func (s *Server) reach(ctx context.Context) (away []int, err error) {
-	r := s.owners.now.Load()
-	switch {
-	case r.local != nil:
-		if err := r.local.operator.Ping(ctx); err != nil {
-			return nil, fmt.Errorf("the store cannot be worked with: %w", err)
-		}
-		return r.local.operator.Away(), nil
-	case r.link == nil:
-		return nil, errors.New("no dispatcher owns the store")
+// during makes a call while the term lasts: with the term it ends, if it may be repeated. It was interrupted if it has failed by that.
+func (t *term) during(
+	ctx context.Context, method string, call func(context.Context) (any, error),
+) (resp any, interrupted bool, err error) {
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if repeats(method) {
+		stop := context.AfterFunc(t.over, func() { cancel(errInterrupted) }) //nolint:contextcheck // the end of the term
+		defer stop()
 	}
-	if err := r.link.Reach(ctx); err != nil {
-		advice := ""
-		if isOnlyLocal(r.owner.Address) {
-			advice = "; only its own machine reaches this address: give it another one by --advertise"
-		}
-		return nil, fmt.Errorf("the owner of the store, %s at %s, cannot be reached: %w%s", r.owner.Name, r.owner.Address, err, advice)
-	}
-	return nil, nil
+	resp, err = call(within)
+	return resp, t.over.Err() != nil && ctx.Err() == nil && isMove(resp, err), err
 }
 
-// reachable refuses an own address that the owner on another machine cannot reach.
-func reachable(own, owner string) error {
-	if !isOnlyLocal(own) || isOnlyLocal(owner) || isThisMachine(owner) {
-		return nil
+// isMove reports whether an answer of a dispatcher that is not the owner any more is due to that.
+func isMove(resp any, err error) bool {
+	if fetched, ok := resp.(*pb.FetchTaskResponse); ok && err == nil {
+		return fetched.GetEmptyReason() == pb.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING
 	}
-	return fmt.Errorf("server: Config.Advertise is %q, which the dispatcher at %s cannot reach, since it is on another machine; "+
-		"set it to an address that other machines reach", own, owner)
-}
-
-// isOnlyLocal reports whether an address means nothing on another machine: of the loopback, a Unix socket, or of all interfaces.
-func isOnlyLocal(address string) bool { return auth.IsLocal(address) || isUnspecified(address) }
-
-// isUnspecified reports whether an address is of all interfaces.
-func isUnspecified(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	ip, notIP := netip.ParseAddr(host)
-	return err == nil && (host == "" || notIP == nil && ip.IsUnspecified())
-}
-
-// isThisMachine reports whether an address is one of this machine's.
-func isThisMachine(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
+	if err == nil {
 		return false
 	}
-	if name, err := os.Hostname(); err == nil && strings.EqualFold(name, host) {
+	st, _ := wire.Status(nil, err, "")
+	switch st.Code() {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return true
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
+	default:
 		return false
 	}
-	for _, a := range all {
-		if of, ok := a.(*net.IPNet); ok && of.IP.Equal(net.ParseIP(host)) {
-			return true
-		}
-	}
-	return false
+}
+
+// repeats reports whether a call may be made twice.
+func repeats(method string) bool {
+	return admit.Keeps(method) || admit.Reads(method) || method == pb.DispatchService_FetchTask_FullMethodName
 }

@@ -86,7 +86,7 @@ func (c *chain) Unary(ctx context.Context, call *relaypb.Call) (*relaypb.Answer,
 	}
 	undo := new(peers.Undo)
 	caller, ctx := c.passedBy(undo.With(ctx), call)
-	e := &envelope{admit: func(bytes int) (func(), error) { return c.limits.Decode(ctx, call.GetMethod(), bytes) }}
+	e := c.newEnvelope(ctx, call.GetMethod())
 	defer e.end()
 	decode := func(req any) error { //nolint:unparam // as gRPC has it
 		e.message = req

@@ -10,8 +10,6 @@ import (
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
-var _ dispatch.Portable = (*Store)(nil)
-
 // Export implements [dispatch.Portable].
 func (s *Store) Export(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
 	if err := s.exportGates(ctx, each); err != nil {

@@ -2,12 +2,16 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/btree"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
 
@@ -56,4 +60,129 @@ func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([
 		return len(known) < limit
 	})
 	return known, err
+}
+
+// ruleBook keeps the queue rules. Each shard has the settings they file.
+type ruleBook struct {
+	mu      sync.Mutex // orders changes of the rules, and guards what follows together with all shards
+	rules   btree.Map[string, dispatch.QueueRule]
+	version int64
+	last    seen // the last change
+}
+
+// PutRule implements [dispatch.Queues].
+func (s *Store) PutRule(ctx context.Context, pattern string, rule *dispatch.QueueRule, ifVersion int64) (int64, error) {
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	version, last, err := s.putRule(pattern, rule, ifVersion)
+	if err != nil {
+		return version, err
+	}
+	return version, s.durable(ctx, last) // without the mutex: a snapshot needs it, and the group may be kept by that
+}
+
+func (s *Store) putRule(pattern string, rule *dispatch.QueueRule, ifVersion int64) (version int64, last seen, err error) {
+	b := &s.rules
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, replaced := b.rules.Get(pattern)
+	asLeft := !replaced
+	if rule != nil {
+		asLeft = replaced && sameRule(old, *rule)
+	}
+	switch done, err := b.changed(ifVersion, asLeft); {
+	case err != nil:
+		return b.version, last, err
+	case done:
+		return b.version, b.last, nil
+	}
+	switch {
+	case rule == nil && !replaced:
+		return 0, last, fmt.Errorf("%w: %.300q", dispatch.ErrRuleNotFound, pattern)
+	case rule != nil && !replaced && b.rules.Len() >= bounds.MaxQueueRules:
+		return 0, last, fmt.Errorf("%w: there are %d queue rules, the limit is %d", dispatch.ErrInvalid, b.rules.Len(), bounds.MaxQueueRules)
+	}
+	last, err = s.performAll(machine.SmallGroup, true, func() { s.setRule(pattern, rule) })
+	if err != nil {
+		return 0, last, err
+	}
+	b.last = last.part(bookShard)
+	return b.version, last, nil
+}
+
+// setRule sets or removes a queue rule, under a new version in every shard. A claim notices closed queues when it
+// picks them; SyncRules reschedules opened ones.
+func (s *Store) setRule(pattern string, rule *dispatch.QueueRule) {
+	b := &s.rules
+	old, replaced := b.rules.Get(pattern)
+	s.changeNamed(codec.Rule, pattern)
+	if rule == nil {
+		b.rules.Delete(pattern)
+	} else {
+		b.rules.Set(pattern, *rule)
+	}
+	b.version++
+	s.publish(dispatch.Hint{Kind: dispatch.HintRules})
+	for _, sh := range s.shards {
+		if replaced {
+			sh.Unfile(old, b.other)
+		}
+		sh.TakeRule(b.version, rule)
+	}
+}
+
+// other is the first rule that files under a name of settings.
+func (b *ruleBook) other(name string) (found dispatch.QueueRule, ok bool) {
+	b.rules.Scan(func(_ string, rule dispatch.QueueRule) bool {
+		if ok = rule.SettingsName() == name; ok {
+			found = rule
+		}
+		return !ok
+	})
+	return found, ok
+}
+
+// changed reports whether a change of the rules at ifVersion was made earlier: the version is one higher, and the rules
+// equal the result. ErrEtagMismatch if they have another version for another reason.
+func (b *ruleBook) changed(ifVersion int64, asLeft bool) (bool, error) {
+	switch {
+	case b.version == ifVersion:
+		return false, nil
+	case b.version == ifVersion+1 && asLeft:
+		return true, nil
+	}
+	return false, fmt.Errorf("%w: the queue rules have version %d, not %d", dispatch.ErrEtagMismatch, b.version, ifVersion)
+}
+
+// sameRule reports whether two rules are one, set at one time.
+func sameRule(a, b dispatch.QueueRule) bool {
+	same := a.Time.Equal(b.Time)
+	a.Time = b.Time
+	return same && a == b
+}
+
+// Rules implements [dispatch.Queues].
+func (s *Store) Rules(ctx context.Context) ([]dispatch.QueueRule, int64, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, 0, err
+	}
+	s.rules.mu.Lock()
+	rules, version, last := s.rules.rules.Values(), s.rules.version, s.rules.last
+	s.rules.mu.Unlock()
+	return rules, version, s.durable(ctx, last)
+}
+
+// SyncRules implements [dispatch.Queues]. All shards always have the same rules and holds here, so it only reschedules
+// queues. A page is the version of rules and holds for which the pass began, and the last queue.
+func (s *Store) SyncRules(ctx context.Context, shard int, page string, limit int) (string, error) {
+	c := machine.Sync{First: page == "", Limit: max(limit, 1)}
+	if !c.First {
+		var err error
+		if c.After, err = parsePage(page, &c.Version); err != nil {
+			return "", err
+		}
+	}
+	err := s.doIn(ctx, shard, &c)
+	return c.Next, err
 }

@@ -21,7 +21,7 @@ import (
 // reborn is a store that is replaced, each so often when its clock moves, by one that is made of a snapshot and of what
 // the backend has since: it must keep the same.
 type reborn struct {
-	storetest.Store
+	dispatch.Store
 	clock  *storetest.StillClock
 	t      *testing.T
 	shards int

@@ -64,12 +64,7 @@ type Store struct {
 	noted []machine.Noted // rules and holds that the command under way has changed; all mutexes guard it
 }
 
-var (
-	_ dispatch.Portable   = (*Store)(nil)
-	_ dispatch.Bindings   = (*Store)(nil)
-	_ dispatch.AuditLog   = (*Store)(nil)
-	_ dispatch.OwnerMover = (*Store)(nil)
-)
+var _ dispatch.Store = (*Store)(nil)
 
 // New makes an empty store that nothing keeps. The error wraps [dispatch.ErrInvalid].
 func New(config Config) (*Store, error) {
@@ -154,6 +149,13 @@ func (l *Loader) open(ctx context.Context, term backend.Term) (*Store, error) {
 	return s, err
 }
 
+// start is the start of a dispatcher with what another one left, after a time: collectors have time to renew their leases.
+func (s *Store) start(away time.Duration) {
+	for _, sh := range s.shards {
+		sh.Start(away, time.Time{})
+	}
+}
+
 // Shards is the number the store was made with.
 func (s *Store) Shards() int { return len(s.shards) }
 
@@ -232,7 +234,7 @@ func (s *Store) Away() []int {
 	return nil
 }
 
-// MoveOwner implements [dispatch.OwnerMover].
+// MoveOwner gives the backend to another dispatcher, if it is one that others can own.
 func (s *Store) MoveOwner(ctx context.Context) (to string, err error) {
 	if owned, ok := s.backend.(backend.Owned); ok {
 		return owned.HandOver(ctx)

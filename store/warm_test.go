@@ -16,7 +16,7 @@ import (
 // followed is a store whose groups a follower takes, which is warm. Now and then, when the clock moves, the follower ends: then it must
 // have what a load of the items has, and one of both goes on in the place of the store.
 type followed struct {
-	storetest.Store
+	dispatch.Store
 	t     *testing.T
 	clock *storetest.StillClock
 	rand  *rand.Rand // by which it begins, reads and ends

@@ -9,16 +9,9 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// Store is a store with what it may have beside.
-type Store interface {
-	dispatch.Store
-	dispatch.Bindings
-	dispatch.AuditLog
-}
-
 // faultyStore is a store that counts the calls that it gets, and does to them what a test wants.
 type faultyStore struct {
-	Store
+	dispatch.Store
 
 	mu     sync.Mutex // guards what follows
 	counts map[string]int
@@ -171,7 +164,7 @@ func (n *InFlight) Count(when ...Match) *Fault {
 	}, when...)
 }
 
-func newFaultyStore(store Store) *faultyStore {
+func newFaultyStore(store dispatch.Store) *faultyStore {
 	return &faultyStore{Store: store, counts: make(map[string]int)}
 }
 

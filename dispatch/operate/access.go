@@ -8,37 +8,11 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
-
-// BindCollector gives a collector id to an identity, or keeps it for that: see [dispatch.Bindings]. A newcomer
-// ([engine.Newcomer]) has it for a few minutes only. The error wraps [dispatch.ErrCollectorBound] if the id belongs to another identity.
-func (o *Operator) BindCollector(ctx context.Context, collectorID, identity string) error {
-	bindings, err := capability[dispatch.Bindings](o.store, "bindings of collectors")
-	if err != nil {
-		return err
-	}
-	ttl := dispatch.BindingTTL
-	if o.d.IsNewcomer(collectorID) {
-		ttl = 2 * engine.NewcomerMemory
-	}
-	owner, err := bindings.BindCollector(ctx, collectorID, identity, ttl)
-	if err != nil {
-		return fmt.Errorf("bind collector %s: %w", collectorID, err)
-	}
-	if owner != identity {
-		return fmt.Errorf("bind collector %s to %s: %w", collectorID, identity, dispatch.ErrCollectorBound)
-	}
-	return nil
-}
 
 // ReleaseCollector makes a collector id nobody's, and returns whose it was; "" if nobody's.
 func (o *Operator) ReleaseCollector(ctx context.Context, collectorID string) (owner string, err error) {
-	bindings, err := capability[dispatch.Bindings](o.store, "bindings of collectors")
-	if err != nil {
-		return "", err
-	}
-	if owner, err = bindings.ReleaseCollector(ctx, collectorID); err != nil {
+	if owner, err = o.store.ReleaseCollector(ctx, collectorID); err != nil {
 		return "", fmt.Errorf("release collector %s: %w", collectorID, err)
 	}
 	return owner, nil
@@ -46,16 +20,12 @@ func (o *Operator) ReleaseCollector(ctx context.Context, collectorID string) (ow
 
 // Audit records a change that an operator made. It cuts texts that are longer than an entry may have.
 func (o *Operator) Audit(ctx context.Context, entry dispatch.AuditEntry) error {
-	log, err := capability[dispatch.AuditLog](o.store, "audit log")
-	if err != nil {
-		return err
-	}
 	entry.By = cut(entry.By, bounds.MaxIdentityLength)
 	entry.Before, entry.After = cut(entry.Before, bounds.MaxAuditText), cut(entry.After, bounds.MaxAuditText)
 	for _, text := range [...]*string{&entry.Said, &entry.From, &entry.Method, &entry.Target, &entry.Reason} {
 		*text = cut(*text, bounds.MaxMessageLength)
 	}
-	if err := log.AppendAudit(ctx, entry); err != nil {
+	if err := o.store.AppendAudit(ctx, entry); err != nil {
 		return fmt.Errorf("append to the audit log: %w", err)
 	}
 	return nil
@@ -63,23 +33,10 @@ func (o *Operator) Audit(ctx context.Context, entry dispatch.AuditEntry) error {
 
 // AuditEntries lists changes that operators made, newest first: see [dispatch.AuditLog].
 func (o *Operator) AuditEntries(ctx context.Context, by, before string, limit int) (entries []dispatch.AuditEntry, next string, err error) {
-	log, err := capability[dispatch.AuditLog](o.store, "audit log")
-	if err != nil {
-		return nil, "", err
-	}
-	if entries, next, err = log.AuditEntries(ctx, by, before, limit); err != nil {
+	if entries, next, err = o.store.AuditEntries(ctx, by, before, limit); err != nil {
 		return nil, "", fmt.Errorf("list the audit log: %w", err)
 	}
 	return entries, next, nil
-}
-
-// capability is an optional capability of a store. The error is [dispatch.ErrInvalid].
-func capability[C any](store dispatch.Store, name string) (C, error) {
-	c, ok := store.(C)
-	if !ok {
-		return c, fmt.Errorf("%w: a store of the kind %q keeps no %s", dispatch.ErrInvalid, store.Kind(), name)
-	}
-	return c, nil
 }
 
 // cutMark ends a text that was cut.

@@ -10,43 +10,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
-	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
-
-// A collector id belongs to the identity that used it first, until it is released or was not used for 30 days.
-func TestOperator_BindCollector(t *testing.T) {
-	t.Parallel()
-	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-		bind := func(identity string, want error) {
-			t.Helper()
-			if err := w.BindCollector(t.Context(), "c1", identity); !errors.Is(err, want) {
-				t.Errorf("bind to %s: %v, want %v", identity, err, want)
-			}
-		}
-		release := func(want string) {
-			t.Helper()
-			if owner, err := w.ReleaseCollector(t.Context(), "c1"); owner != want || err != nil {
-				t.Errorf("release: %q, %v; want %q", owner, err, want)
-			}
-		}
-		bind("token:a", nil)
-		bind("token:b", dispatch.ErrCollectorBound)
-		bind("token:a", nil)
-		release("token:a")
-		release("")
-		bind("token:b", nil)
-		bind("token:a", dispatch.ErrCollectorBound)
-		w.Stops[0]() // nobody sweeps for so long
-		time.Sleep(dispatch.BindingTTL)
-		bind("token:a", nil)
-		w.Stores[0].Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("BindCollector", "ReleaseCollector")))
-		bind("token:a", dispatch.ErrStoreUnavailable)
-		if _, err := w.ReleaseCollector(t.Context(), "c1"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
-			t.Errorf("release: %v", err)
-		}
-	})
-}
 
 // Texts that are too long for an entry are cut, between two characters.
 func TestOperator_Audit(t *testing.T) {
@@ -87,27 +51,6 @@ func TestOperator_Audit(t *testing.T) {
 		}
 		if _, _, err := w.AuditEntries(t.Context(), "", "", 10); !errors.Is(err, dispatch.ErrStoreFull) {
 			t.Errorf("list: %v", err)
-		}
-	})
-}
-
-// A store need not have bindings or an audit log: then the error names its kind.
-func TestOperator_storeWithoutAccess(t *testing.T) {
-	t.Parallel()
-	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-		d, err := engine.New(engine.Config{Store: struct{ dispatch.Store }{w.Store}, ID: "bare"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := operate.New(d)
-		_, released := o.ReleaseCollector(t.Context(), "c1")
-		_, _, listed := o.AuditEntries(t.Context(), "", "", 1)
-		for _, err := range []error{
-			o.BindCollector(t.Context(), "c1", "token:a"), released, o.Audit(t.Context(), dispatch.AuditEntry{}), listed,
-		} {
-			if !errors.Is(err, dispatch.ErrInvalid) || !strings.Contains(err.Error(), `"memory"`) {
-				t.Errorf("got %v", err)
-			}
 		}
 	})
 }

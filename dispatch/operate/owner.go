@@ -31,18 +31,14 @@ func (o *Operator) OwnerMove(ctx context.Context, from string) (OwnerMove, error
 	return OwnerMove{From: owned.Owner, To: owned.Standby}, nil
 }
 
-// MoveOwner begins to give the store from its owner to the standby: see [dispatch.OwnerMover]. With from it does so only while that
+// MoveOwner begins to give the store from its owner to the standby: see [dispatch.Store]. With from it does so only while that
 // dispatcher owns the store. The error wraps [dispatch.ErrNoStandby] if there is none, or the store has no owner.
 func (o *Operator) MoveOwner(ctx context.Context, from string) (OwnerMove, error) {
 	move, err := o.OwnerMove(ctx, from)
 	if err != nil || move.Done {
 		return move, err
 	}
-	mover, err := capability[dispatch.OwnerMover](o.store, "owner")
-	if err != nil {
-		return move, err
-	}
-	if move.To, err = mover.MoveOwner(ctx); err != nil {
+	if move.To, err = o.store.MoveOwner(ctx); err != nil {
 		return move, fmt.Errorf("move the owner: %w", err)
 	}
 	return move, nil

@@ -34,25 +34,6 @@ func (o *Operator) taskByID(ctx context.Context, id dispatch.TaskID) (*dispatch.
 	return tasks[0], nil
 }
 
-// SourcesOf finds the sources of tasks: one for each task that exists, empty if its source was deleted long ago.
-func (o *Operator) SourcesOf(ctx context.Context, ids []string) ([]string, error) {
-	named := make([]dispatch.TaskID, len(ids))
-	for i, id := range ids {
-		named[i] = dispatch.TaskID(id)
-	}
-	tasks, _, err := o.store.Tasks(ctx, named, false)
-	if err != nil {
-		return nil, fmt.Errorf("find the sources of tasks: %w", err)
-	}
-	var sources []string
-	for _, t := range tasks {
-		if t != nil {
-			sources = append(sources, t.SourceID)
-		}
-	}
-	return sources, nil
-}
-
 // FindTaskID is the id that a task of the source has, or would have. Errors:
 // ErrInvalid, ErrSourceNotFound.
 func (o *Operator) FindTaskID(ctx context.Context, sourceID, url, key, queue string) (dispatch.TaskID, error) {

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,21 +23,21 @@ func (o *outside) Error() string { return o.text }
 func outsidef(format string, args ...any) error { return &outside{fmt.Sprintf(format, args...)} }
 
 // within reports by an [*outside] that a grant does not cover a request. sources finds the sources of tasks.
-func (g *Grant) within(ctx context.Context, s scope, method string, req any, sources func(context.Context, []string) ([]string, error)) error {
+func (g *Grant) within(s scope, method string, req any, sources func(tasks []string) ([]string, error)) error {
 	switch {
 	case s == ofNone || !g.isNarrow():
 		return nil
 	case s == ofAll:
 		return outsidef("%s needs a grant for all sources", shortName(method))
 	}
-	return g.holdsSources(ctx, req, sources)
+	return g.holdsSources(req, sources)
 }
 
 // maxTasks is how many tasks a request may name.
 const maxTasks = 1000
 
 // holdsSources checks the sources of a request.
-func (g *Grant) holdsSources(ctx context.Context, req any, sources func(context.Context, []string) ([]string, error)) error {
+func (g *Grant) holdsSources(req any, sources func(tasks []string) ([]string, error)) error {
 	named, err := sourcesOf(req)
 	if err != nil {
 		return err
@@ -46,7 +45,7 @@ func (g *Grant) holdsSources(ctx context.Context, req any, sources func(context.
 	if tasks := tasksOf(req); len(tasks) > maxTasks {
 		return outsidef("the request names %d tasks; the limit is %d", len(tasks), maxTasks)
 	} else if len(tasks) > 0 {
-		found, err := sources(ctx, tasks)
+		found, err := sources(tasks)
 		if err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ type Owned interface {
 	// Ownership is who owns the store, and what this backend has seen of that. It is asked often and before Acquire has returned
 	// too, so it does not wait.
 	Ownership() dispatch.Ownership
-	// HandOver begins to give all shards to the standby, and returns its name: see [dispatch.OwnerMover].
+	// HandOver begins to give all shards to the standby, and returns its name: see [dispatch.Store].
 	HandOver(ctx context.Context) (to string, err error)
 }
 

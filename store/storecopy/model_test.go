@@ -21,7 +21,7 @@ import (
 
 // moving is a store that is copied into another one, again and again, and goes on as its copy.
 type moving struct {
-	storetest.Store
+	dispatch.Store
 	t      *testing.T
 	clock  storetest.Clock
 	server *redistest.Server

@@ -41,7 +41,7 @@ const leastMargin = 2 * time.Minute
 // Copy copies from into to, and compares the two. No dispatcher may use either. It can be repeated after an error: what is
 // in to stays, unless from has changed meanwhile, which is an ErrDiffer. progress is called often, by several goroutines, with the
 // number of parts that are done of a step.
-func Copy(ctx context.Context, from, to dispatch.Portable, progress func(Step, int64)) (report Report, err error) {
+func Copy(ctx context.Context, from, to dispatch.Store, progress func(Step, int64)) (report Report, err error) {
 	began := time.Now()
 	c := &copier{from: from, to: to, uids: make(map[string]bool), seeds: make(map[string]dispatch.TaskID), progress: progress}
 	for _, step := range []func(context.Context) error{c.sources, c.rules, c.holds, c.parts, c.statuses, c.totals} {
@@ -89,7 +89,7 @@ func compare(ctx context.Context, c *copier, took time.Duration, report *Report)
 
 // copier copies one store into another one.
 type copier struct {
-	from, to dispatch.Portable
+	from, to dispatch.Store
 	uids     map[string]bool            // of the sources that shards know
 	seeds    map[string]dispatch.TaskID // the first of a source
 	last     *dispatch.PortableTotals

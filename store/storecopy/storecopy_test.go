@@ -21,7 +21,7 @@ import (
 func silent(storecopy.Step, int64) {}
 
 // copyInto copies a store, and closes it.
-func copyInto(t testing.TB, from, to dispatch.Portable) (dispatch.Portable, storecopy.Report) {
+func copyInto(t testing.TB, from, to dispatch.Store) (dispatch.Store, storecopy.Report) {
 	t.Helper()
 	report, err := storecopy.Copy(t.Context(), from, to, silent)
 	if err != nil {
@@ -280,7 +280,7 @@ func TestCopy_intoRedis(t *testing.T) {
 
 // cutting is a store whose import is cut off after some batches.
 type cutting struct {
-	dispatch.Portable
+	dispatch.Store
 	left int
 }
 
@@ -290,7 +290,7 @@ func (c *cutting) Import(ctx context.Context, batch *dispatch.PortableBatch) err
 	if c.left--; c.left < 0 {
 		return errCut
 	}
-	return c.Portable.Import(ctx, batch)
+	return c.Store.Import(ctx, batch)
 }
 
 // A copy that was cut off anywhere is no store until the same copy has been repeated.
@@ -300,13 +300,13 @@ func TestCopy_interrupted(t *testing.T) {
 	from := openFile(t, 0, dir.Config{Dir: t.TempDir()})
 	fill(t, from)
 	path := t.TempDir()
-	file := func(of string) (dispatch.Portable, error) {
+	file := func(of string) (dispatch.Store, error) {
 		return portable(store.Open(t.Context(), store.Config{Backend: dir.New(dir.Config{Dir: path, CopyOf: of, SyncEvery: dir.SyncNever})}))
 	}
-	inRedis := func(of string) (dispatch.Portable, error) {
+	inRedis := func(of string) (dispatch.Store, error) {
 		return portable(tryRedis(t, store.Config{Shards: 2}, redis.Config{URL: server.URL(), Prefix: prefix, CopyOf: of}))
 	}
-	for name, open := range map[string]func(string) (dispatch.Portable, error){"file": file, "redis": inRedis} {
+	for name, open := range map[string]func(string) (dispatch.Store, error){"file": file, "redis": inRedis} {
 		cuts := 0
 		for ended := false; !ended; cuts++ {
 			to, err := open("the original")
@@ -344,7 +344,7 @@ func TestCopy_interrupted(t *testing.T) {
 	}
 }
 
-func portable[S dispatch.Portable](s S, err error) (dispatch.Portable, error) {
+func portable[S dispatch.Store](s S, err error) (dispatch.Store, error) {
 	if err != nil {
 		return nil, err
 	}

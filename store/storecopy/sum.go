@@ -69,7 +69,7 @@ var seed = maphash.MakeSeed() // of hashes that stand for names of queues
 // summer sums a store.
 type summer struct {
 	Sum
-	store dispatch.Portable
+	store dispatch.Store
 	until time.Time
 	gates map[string]dispatch.SourceGate // by uid
 	used  map[uint64]struct{}            // hashes of queues that have tasks
@@ -77,7 +77,7 @@ type summer struct {
 }
 
 // sum sums a store without what ends by itself until then.
-func sum(ctx context.Context, store dispatch.Portable, until time.Time, did func(parts int)) (Sum, error) {
+func sum(ctx context.Context, store dispatch.Store, until time.Time, did func(parts int)) (Sum, error) {
 	s := &summer{store: store, until: until, gates: make(map[string]dispatch.SourceGate), used: make(map[uint64]struct{}), did: did}
 	for _, step := range []func(context.Context) error{s.sources, s.shared, s.parts, s.statuses} {
 		if err := step(ctx); err != nil {

@@ -18,17 +18,10 @@ type Options struct {
 	Shards int
 }
 
-// Store is a store with all capabilities that the suite checks.
-type Store interface {
-	dispatch.Store
-	dispatch.Bindings
-	dispatch.AuditLog
-}
-
 // Instance is an empty store under test, and what the tests need to reach
 // around the contract. All fields but Restart are required, in the model test SetLock and DeleteLock neither.
 type Instance struct {
-	Store Store
+	Store dispatch.Store
 	// Clock is the store's clock, which stands still but for its methods.
 	Clock Clock
 	// DeleteLock removes the lock of a task, as an operator might by hand.

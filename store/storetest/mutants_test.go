@@ -288,13 +288,13 @@ func TestExplore_CatchesMutants(t *testing.T) {
 	t.Parallel()
 	for name, m := range mutants(t.Context()) {
 		t.Run(name, func(t *testing.T) {
-			instance := newInstance(t, func(s storetest.Store) storetest.Store {
+			instance := newInstance(t, func(s dispatch.Store) dispatch.Store {
 				m.Store = s
 				return m
 			})
 			stores := []storetest.Instance{instance}
 			if strings.HasPrefix(name, "answers") {
-				stores = append(stores, newInstance(t, func(s storetest.Store) storetest.Store { return s }))
+				stores = append(stores, newInstance(t, func(s dispatch.Store) dispatch.Store { return s }))
 			}
 			run, err := storetest.Explore(t.Context(), stores, storetest.ModelConfig{Seed: 7, Steps: 20_000})
 			if err == nil {
@@ -308,7 +308,7 @@ func TestExplore_CatchesMutants(t *testing.T) {
 // TestExplore_PassesASoundStore shows that it is the mutation that is found.
 func TestExplore_PassesASoundStore(t *testing.T) {
 	t.Parallel()
-	instance := newInstance(t, func(s storetest.Store) storetest.Store { return &mutant{Store: s} })
+	instance := newInstance(t, func(s dispatch.Store) dispatch.Store { return &mutant{Store: s} })
 	run, err := storetest.Explore(t.Context(), []storetest.Instance{instance}, storetest.ModelConfig{Seed: 7, Steps: 10_000})
 	if err != nil {
 		t.Fatalf("step %d: %v\n%s", run.Steps, err, strings.Join(run.History, "\n"))
@@ -318,8 +318,8 @@ func TestExplore_PassesASoundStore(t *testing.T) {
 // TestExplore_ComparesWithTheReference gives the reference another answer.
 func TestExplore_ComparesWithTheReference(t *testing.T) {
 	t.Parallel()
-	instance := newInstance(t, func(s storetest.Store) storetest.Store { return s })
-	reference := newInstance(t, func(s storetest.Store) storetest.Store {
+	instance := newInstance(t, func(s dispatch.Store) dispatch.Store { return s })
+	reference := newInstance(t, func(s dispatch.Store) dispatch.Store {
 		return &mutant{Store: s, claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 			reply, err := s.Claim(t.Context(), shard, pool, holds, wants, nil)
 			reply.More = len(reply.Grants[0]) > 1

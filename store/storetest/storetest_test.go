@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newInstance makes a memory store, and puts mutate around it.
-func newInstance(t *testing.T, mutate func(storetest.Store) storetest.Store) storetest.Instance {
+func newInstance(t *testing.T, mutate func(dispatch.Store) dispatch.Store) storetest.Instance {
 	t.Helper()
 	c := storetest.NewStillClock(time.Time{})
 	s, err := store.New(store.Config{Shards: 2, Now: c.Now})
@@ -37,7 +37,7 @@ func newInstance(t *testing.T, mutate func(storetest.Store) storetest.Store) sto
 // mutant is a store with a guard taken out. Fields that are set replace a
 // method; each gets the sound store.
 type mutant struct {
-	storetest.Store
+	dispatch.Store
 	submit  func(s dispatch.Store, rules int64, gates []dispatch.SourceGate, items []dispatch.Submission) ([]dispatch.SubmitResult, error)
 	claim   func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error)
 	renew   func(s dispatch.Store, renewals []dispatch.Renewal) ([]dispatch.RenewResult, error)

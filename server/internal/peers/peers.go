@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc/peer"
 )
 
 const (
@@ -239,6 +240,110 @@ func Ahead(ctx context.Context) error {
 		return fmt.Errorf("wait for other messages of the address: %w", err)
 	}
 	return nil
+}
+
+// remoteAddress is the address of a peer; by it, a call's connection is found.
+type remoteAddress struct {
+	net.Addr
+	conn *Conn
+}
+
+// Of is the connection of a call's context; nil if it is not bounded.
+func Of(ctx context.Context) *Conn {
+	if c := remoteOf(ctx); c != nil && c.from != nil {
+		return c
+	}
+	return nil
+}
+
+// Key is what the peer of a context is counted by: an address, or a /64 of IPv6. A peer without one has an empty key.
+func Key(ctx context.Context) string {
+	if c := Of(ctx); c != nil {
+		return c.Address()
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if tcp, ok := p.Addr.(*net.TCPAddr); ok {
+			return addressOf(tcp)
+		}
+	}
+	return ""
+}
+
+// Trust lets the connection of a context hold what it needs from now on: it is of another dispatcher, which bounds what the callers
+// hold whose calls it passes on.
+func Trust(ctx context.Context) {
+	c := Of(ctx)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold(-c.held)
+	c.trusted = true
+}
+
+func remoteOf(ctx context.Context) *Conn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if remote, ok := p.Addr.(*remoteAddress); ok {
+			return remote.conn
+		}
+	}
+	return nil
+}
+
+// entered is a call as a stream of its connection.
+type entered struct {
+	conn   *Conn
+	stream uint32
+}
+
+type enteredKey struct{}
+
+// Enter gives the context of a call its stream. It is called where gRPC lets a call in, before it reads more.
+func Enter(ctx context.Context) context.Context {
+	if remote := remoteOf(ctx); remote != nil {
+		return context.WithValue(ctx, enteredKey{}, entered{remote, remote.entering})
+	}
+	return ctx
+}
+
+// Undo keeps what [OnLost] was given, for a call that another dispatcher has passed on.
+type Undo struct {
+	// Lost is what was given; nil: nothing.
+	Lost func()
+}
+
+// With is ctx of a call for which [OnLost] only keeps what it is given.
+func (u *Undo) With(ctx context.Context) context.Context {
+	return context.WithValue(ctx, enteredKey{}, u)
+}
+
+// OnLost calls lost, once, if the caller of an entered unary call does not get its answer: the client cancels the call,
+// over gRPC also after the answer was sent, or the connection ends before that.
+func OnLost(ctx context.Context, lost func()) {
+	if c, ok := ctx.Value(enteredKey{}).(*Call); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lost = lost
+		return
+	}
+	if u, ok := ctx.Value(enteredKey{}).(*Undo); ok {
+		u.Lost = lost
+		return
+	}
+	e, ok := ctx.Value(enteredKey{}).(entered)
+	if !ok {
+		return
+	}
+	e.conn.mu.Lock()
+	defer e.conn.mu.Unlock()
+	s, open := e.conn.streams[e.stream]
+	if !open {
+		go lost()
+		return
+	}
+	s.lost = lost
+	e.conn.streams[e.stream] = s
 }
 
 // overflow closes the connection of an address that holds the most, if the address holds too much.

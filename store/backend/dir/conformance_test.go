@@ -24,7 +24,7 @@ const smallSegments = 64 << 10
 
 // instance is a store under test that can be opened again.
 type instance struct {
-	storetest.Store
+	dispatch.Store
 	t      *testing.T
 	config storeConfig
 	file   *fileStore

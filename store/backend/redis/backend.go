@@ -303,40 +303,6 @@ func (b *Backend) gather(gain backend.Gain) bool {
 	return true
 }
 
-// of are the shards that a number means.
-func (b *Backend) of(shard int) []*shard {
-	if shard == backend.AllShards {
-		return b.shards
-	}
-	return b.shards[shard : shard+1]
-}
-
-// Room implements [backend.Backend].
-func (b *Backend) Room(shard, bytes int, grows bool) error {
-	of := b.of(shard)
-	for n, s := range of {
-		if err := s.room(bytes/len(of), grows); err != nil {
-			giveBack(of[:n])
-			return err
-		}
-	}
-	return nil
-}
-
-// Until implements [backend.Backend].
-func (b *Backend) Until(ctx context.Context, shard int) (first time.Time, err error) {
-	for _, s := range b.of(shard) {
-		until, err := s.until(ctx)
-		if err != nil {
-			return until, err
-		}
-		if first.IsZero() || until.Before(first) {
-			first = until
-		}
-	}
-	return first, nil
-}
-
 // EndCopy implements [backend.Backend].
 func (b *Backend) EndCopy(ctx context.Context) error {
 	b.mu.Lock()

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -224,6 +225,11 @@ func TestCluster_CollectorsAway(t *testing.T) {
 	away.Pause()
 	if err := errors.Join(poll("known", "s1"), beat("known", "s1")); err != nil {
 		t.Errorf("a known session, just after its shard has gone away: %v", err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), term/6)
+	defer cancel()
+	if _, err := s.BeginPoll(soon, dispatch.Poll{Collector: "early", Session: "s1", ClientToken: "t", Call: "1"}); err == nil {
+		t.Error("a new collector is taken, and its record is not kept")
 	}
 	until(t, "shard 0 stops", func() bool { _, err := b.Until(t.Context(), 0); return err != nil })
 	if err := errors.Join(poll("known", "s1"), beat("known", "s1")); err != nil {

@@ -2,7 +2,7 @@
 // owner. Who that is, what is sent again and what is answered is decided by package protocol, whose text is the specification.
 //
 // A shard has a goroutine that is a candidate or serves a term (shard.go). In a term one goroutine renews the ownership, and one
-// writes groups (writer.go).
+// writes groups (writer.go). What the owner's commands and answers ask of a shard is in commit.go.
 package redis
 
 import (

@@ -19,7 +19,7 @@ import (
 
 // instance is a store under test that can be opened again.
 type instance struct {
-	storetest.Store
+	dispatch.Store
 	t       *testing.T
 	config  redis.Config
 	shards  int

@@ -284,65 +284,6 @@ func (s *shard) serves() {
 	s.lostAt = time.Time{}
 }
 
-// usable is an error if nothing may be answered or added. The mutex is held.
-func (s *shard) usable() error {
-	if s.closed == nil && !protocol.MayServe(sinceBoot()-s.renewed, s.b.config.term) {
-		return fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, errTerm)
-	}
-	return s.closed
-}
-
-// until is up to when the owner may answer.
-func (s *shard) until(ctx context.Context) (time.Time, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.unconfirmed != nil && s.closed == nil {
-		confirmed := s.unconfirmed
-		s.mu.Unlock()
-		select {
-		case <-confirmed:
-		case <-ctx.Done():
-		}
-		s.mu.Lock()
-		if err := ctx.Err(); err != nil {
-			return time.Time{}, err
-		}
-	}
-	return time.Now().Add(s.renewed + s.b.config.term*2/3 - sinceBoot()), s.closed
-}
-
-// room takes room for a group.
-func (s *shard) room(bytes int, grows bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(); err != nil {
-		return err
-	}
-	if grows {
-		if err := s.memory.grow(bytes); err != nil {
-			return err
-		}
-	}
-	s.rooms++
-	return nil
-}
-
-// giveBack takes back the rooms of shards: no group comes.
-func giveBack(shards []*shard) {
-	for _, s := range shards {
-		s.mu.Lock()
-		s.leaveRoom()
-		s.mu.Unlock()
-	}
-}
-
-// leaveRoom takes back what room gave. The mutex is held.
-func (s *shard) leaveRoom() {
-	if s.rooms--; s.rooms == 0 {
-		signal(s.settled)
-	}
-}
-
 // renewing renews the record until ctx or the term ends.
 func (s *shard) renewing(ctx context.Context) error {
 	term := s.b.config.term

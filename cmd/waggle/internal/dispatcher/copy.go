@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
-	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 const (
@@ -29,15 +29,15 @@ type CopyOptions struct {
 }
 
 // Open opens both stores, which no dispatcher may use. The caller closes them.
-func (o *CopyOptions) Open(ctx context.Context, log *zap.Logger) (from, to dispatch.Portable, err error) {
+func (o *CopyOptions) Open(ctx context.Context, log *zap.Logger) (from, to *store.Store, err error) {
 	source := StoreOptions{URL: o.From, prefix: o.FromPrefix, existing: true, allowEviction: true}
-	if from, err = source.openPortable(ctx, log); err != nil {
+	if from, err = source.openForCopy(ctx, log); err != nil {
 		return nil, nil, err
 	}
 	name, err := source.copyName()
 	if err == nil {
 		target := StoreOptions{URL: o.To, prefix: o.ToPrefix, shards: o.Shards, copyOf: name}
-		to, err = target.openPortable(ctx, log)
+		to, err = target.openForCopy(ctx, log)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, from.Close())
@@ -45,20 +45,12 @@ func (o *CopyOptions) Open(ctx context.Context, log *zap.Logger) (from, to dispa
 	return from, to, nil
 }
 
-// openPortable opens a store that no dispatcher uses.
-func (s *StoreOptions) openPortable(ctx context.Context, log *zap.Logger) (dispatch.Portable, error) {
+// openForCopy opens a store that no dispatcher uses.
+func (s *StoreOptions) openForCopy(ctx context.Context, log *zap.Logger) (*store.Store, error) {
 	if s.URL == MemoryStore {
 		return nil, cli.Usagef("a store %s is within one dispatcher, and cannot be copied", MemoryStore)
 	}
-	store, err := s.Open(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	portable, ok := store.(dispatch.Portable)
-	if !ok {
-		return nil, errors.Join(cli.Usagef("a store of kind %s cannot be copied", store.Kind()), store.Close())
-	}
-	return portable, nil
+	return s.Open(ctx, log)
 }
 
 // copyName is how a copy of the store names it.

@@ -32,7 +32,7 @@ type Node struct {
 	maxFetches int
 	log        *zap.Logger
 
-	store      dispatch.Store // nil until it is opened
+	store      *store.Store // nil until it is opened
 	dispatcher *engine.Dispatcher
 	operator   *operate.Operator
 
@@ -41,7 +41,7 @@ type Node struct {
 }
 
 // NewNode makes a node that runs nothing yet. The caller closes the store until Run is called. A nil store is for RunOwned.
-func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*Node, error) {
+func NewNode(cfg server.Config, store *store.Store, log *zap.Logger) (*Node, error) {
 	cfg.Version = cli.Version()
 	cfg.Metrics = server.NewMetrics()
 	n := &Node{ID: cli.Hostname() + "-" + uuid.NewString()[:8], metrics: cfg.Metrics, maxFetches: cfg.MaxFetches, log: log}
@@ -59,7 +59,7 @@ func NewNode(cfg server.Config, store dispatch.Store, log *zap.Logger) (*Node, e
 }
 
 // attach makes the dispatcher, of a store that was opened, and has the server serve it: see [server.Server.Attach].
-func (n *Node) attach(store dispatch.Store, epoch uint64) error {
+func (n *Node) attach(store *store.Store, epoch uint64) error {
 	d, err := engine.New(engine.Config{Store: store, Logger: n.log, ID: n.ID, MaxWaiters: n.maxFetches, Observer: n.metrics})
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (n *Node) hold(serving, loops context.Context, stop func()) error {
 const storeCheck = time.Second
 
 // watch waits until a store does not answer, and returns why: only opening it anew heals that. It returns nil when ctx ends.
-func watch(ctx context.Context, store dispatch.Store) error {
+func watch(ctx context.Context, store *store.Store) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -146,7 +146,7 @@ func watch(ctx context.Context, store dispatch.Store) error {
 }
 
 // CloseStore closes a store, if there is one.
-func CloseStore(store dispatch.Store) error {
+func CloseStore(store *store.Store) error {
 	if store == nil {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (s *StoreOptions) Validate() error {
 }
 
 // Open opens a store that no dispatcher uses.
-func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
+func (s *StoreOptions) Open(ctx context.Context, log *zap.Logger) (*store.Store, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}

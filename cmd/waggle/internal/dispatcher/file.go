@@ -24,7 +24,7 @@ func (s *StoreOptions) Dir() (name string, ok bool) {
 }
 
 // openFile opens a store in a directory.
-func (s *StoreOptions) openFile(ctx context.Context, name string, log *zap.Logger) (dispatch.Store, error) {
+func (s *StoreOptions) openFile(ctx context.Context, name string, log *zap.Logger) (*store.Store, error) {
 	if name == "" {
 		return nil, cli.Usagef("--store %s names no directory", s.URL)
 	}

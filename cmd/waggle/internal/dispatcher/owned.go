@@ -38,7 +38,7 @@ func (s *StoreOptions) backend(of redis.Config, log *zap.Logger) (*redis.Backend
 const longestTakeover = 8 * time.Second
 
 // openOwned opens a store that no dispatcher uses.
-func (s *StoreOptions) openOwned(ctx context.Context, log *zap.Logger) (dispatch.Store, error) {
+func (s *StoreOptions) openOwned(ctx context.Context, log *zap.Logger) (*store.Store, error) {
 	var owner atomic.Pointer[redis.Other]
 	b, err := s.backend(redis.Config{Name: "waggle on " + cli.Hostname(), Follow: func(other redis.Other) { owner.Store(&other) }}, log)
 	if err != nil {

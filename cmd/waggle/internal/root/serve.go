@@ -14,9 +14,9 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
-	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/store"
 )
 
 // serveOptions are the flags of a dispatcher.
@@ -97,18 +97,18 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	if err := o.store.Validate(); err != nil {
 		return err
 	}
-	var store dispatch.Store
+	var opened *store.Store
 	if !o.store.Owned() {
-		if store, err = o.store.Open(ctx, log); err != nil {
+		if opened, err = o.store.Open(ctx, log); err != nil {
 			return err
 		}
 	}
-	n, err := dispatcher.NewNode(o.server, store, log)
+	n, err := dispatcher.NewNode(o.server, opened, log)
 	if err != nil {
-		return errors.Join(flagNames(err), dispatcher.CloseStore(store))
+		return errors.Join(flagNames(err), dispatcher.CloseStore(opened))
 	}
 	if err := n.Server.Listen(ctx); err != nil {
-		return errors.Join(listenAdvice(err), dispatcher.CloseStore(store))
+		return errors.Join(listenAdvice(err), dispatcher.CloseStore(opened))
 	}
 	log.Info("waggle "+cli.Version(), zap.String("dispatcher", n.ID), zap.String("store", o.store.Name()), zap.Bool("tls", o.server.TLSCertFile != ""), zap.Bool("auth", o.server.PolicyFile != ""))
 	if o.server.Insecure && !auth.IsLocal(o.server.Listen) && (o.server.PolicyFile == "" || o.server.TLSCertFile == "") {

@@ -12,7 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
-	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/dir"
 )
 
@@ -75,7 +74,7 @@ func checkRedis(ctx context.Context, c *client.Client, options *dispatcher.Store
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	var f found
-	f.store = opened.(*store.Store) //nolint:forcetypeassert // a store that is owned is of no other type
+	f.store = opened
 	if f.counts, err = f.store.Stats(ctx); err == nil {
 		f.check()
 	}

@@ -155,6 +155,39 @@ func (l *line) works() bool {
 	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.err == nil })
 }
 
+// forgetIdle drops all empty lines.
+func (p *Pump) forgetIdle() {
+	for _, l := range p.lines {
+		if l.waiters.Len() == 0 && !l.claimed() {
+			p.forget(l)
+		}
+	}
+}
+
+// forget drops an empty line.
+func (p *Pump) forget(l *line) {
+	l.timer.Stop()
+	delete(p.lines, l.key)
+	if of := without(p.byPool[l.pool], l); len(of) > 0 {
+		p.byPool[l.pool] = of
+	} else {
+		delete(p.byPool, l.pool)
+	}
+}
+
+// rest drops a line after it was empty for [idleLine].
+func (p *Pump) rest(l *line, now time.Time) {
+	if l.idle.IsZero() {
+		l.idle = now
+	}
+	left := l.idle.Add(idleLine).Sub(now)
+	if left <= 0 && !l.claimed() {
+		p.forget(l)
+		return
+	}
+	l.timer.Reset(max(left, idleLine/10))
+}
+
 // pick adds to picked the first waiters of the line without a claim in flight, as many as fit in one claim. Their
 // number follows the last claim: if one task is new and 10,000 fetches wait, the claim is for one of them.
 func (l *line) pick(picked []*waiter, limit int) []*waiter {

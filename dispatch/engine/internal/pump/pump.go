@@ -53,12 +53,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
@@ -120,6 +121,32 @@ type Pump struct {
 	giveBacks giveBackFailures
 }
 
+// New makes a pump. It claims nothing until [Pump.Run].
+func New(cfg Config) *Pump {
+	return &Pump{
+		cfg: cfg, lines: make(map[string]*line), byPool: make(map[string][]*line),
+		waiting: make(map[token]*waiter), sessions: make(map[string][]*waiter),
+		giveBacks: giveBackFailures{warn: rate.Sometimes{Interval: giveBackWarnings}},
+	}
+}
+
+// Run makes claims until ctx ends. Then it answers all waiting fetches, and returns when nothing is in flight.
+func (p *Pump) Run(ctx context.Context) {
+	var background sync.WaitGroup
+	p.mu.Lock()
+	p.spawn = func(f func(context.Context)) { background.Go(func() { f(ctx) }) }
+	for _, l := range p.lines {
+		p.step(l)
+	}
+	p.mu.Unlock()
+	<-ctx.Done()
+	p.Drain()
+	p.mu.Lock()
+	p.spawn = nil
+	p.mu.Unlock()
+	background.Wait()
+}
+
 // Background runs f under the ctx of Run, which waits for it. It returns false, and f does not
 // run, if Run has ended or not begun.
 func (p *Pump) Background(f func(context.Context)) bool {
@@ -132,85 +159,108 @@ func (p *Pump) Background(f func(context.Context)) bool {
 	return true
 }
 
-// finish answers a waiter and removes it from every line, unless it was answered before.
-func (p *Pump) finish(w *waiter, out Outcome) {
-	if w.finished {
+// Wait waits until the store grants something to the fetch, or its wait is over. If ctx ends first, a later grant is
+// given back, and the outcome is Failed with the cause. The outcome is Nothing if the cause is that the store did not
+// answer in time.
+func (p *Pump) Wait(ctx context.Context, r *Request) Outcome {
+	w := &waiter{Request: *r, answer: make(chan Outcome, 1)}
+	p.enter(w)
+	timer := time.NewTimer(time.Until(r.Until))
+	defer timer.Stop()
+	for {
+		select {
+		case out := <-w.answer:
+			return out
+		case <-timer.C:
+			p.expire(w)
+		case <-ctx.Done():
+			p.leave(w, context.Cause(ctx))
+		}
+	}
+}
+
+// enter adds a waiting fetch, or answers it at once.
+func (p *Pump) enter(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := token{w.Want.Collector, w.Want.ClientToken}
+	if old := p.waiting[key]; old != nil {
+		p.finish(old, Outcome{End: Superseded}) // as of a connection that broke
+	}
+	switch {
+	case p.sentAway(w, p.cfg.Holds()):
+		return
+	case len(p.waiting) >= p.cfg.MaxWaiters:
+		p.finish(w, Outcome{End: Failed, Err: dispatch.ErrTooManyWaiters})
 		return
 	}
-	w.finished = true
-	for _, at := range w.places {
-		at.line.waiters.Remove(at.elem)
+	p.arrivals++
+	w.arrival = p.arrivals
+	p.waiting[key] = w
+	p.sessions[w.Want.Collector] = append(p.sessions[w.Want.Collector], w)
+	for _, pool := range w.Pools {
+		l := p.lineOf(pool, w.Want.SourceUIDs, w.Want.Queues)
+		w.places = append(w.places, place{l, l.waiters.PushBack(w)})
 		if w.Once {
-			at.line.once = without(at.line.once, w)
+			l.once = append(l.once, w)
 		}
-		if at.line.waiters.Len() == 0 {
-			at.line.timer.Reset(idleLine)
+		if w.Once && !w.Cached {
+			l.lastOnce = w.arrival
 		}
 	}
-	if key := (token{w.Want.Collector, w.Want.ClientToken}); p.waiting[key] == w {
-		delete(p.waiting, key)
-	}
-	if of := without(p.sessions[w.Want.Collector], w); len(of) > 0 {
-		p.sessions[w.Want.Collector] = of
-	} else {
-		delete(p.sessions, w.Want.Collector)
-	}
-	w.answer <- out
-}
-
-// sentAway answers a fetch that is to get nothing here: the dispatcher is about to stop, or a
-// hold stops the collector.
-func (p *Pump) sentAway(w *waiter, holds *holdbook.Book) bool {
-	switch {
-	case p.draining:
-		p.finish(w, Outcome{End: Draining})
-	case holds.StopsCollector(w.Want.Collector, w.Labels):
-		p.finish(w, Outcome{End: Held})
-	default:
-		return false
-	}
-	return true
-}
-
-// nothing is the outcome of a waiter without a grant: the reason, over all of its outlets.
-func (p *Pump) nothing(w *waiter) Outcome {
-	var out Outcome
-	var failed error
-	failing, outlets := 0, 0
-	next := time.Now().Add(MaxRetryAfter)
 	for _, at := range w.places {
-		if p.cfg.Holds().StopsPool(at.line.pool) {
-			if out.Wait != dispatch.WaitThrottled {
-				out.Wait = dispatch.WaitHeld
-			}
-			continue
-		}
-		for i := range at.line.outlets {
-			o := &at.line.outlets[i]
-			outlets++
-			if o.err != nil {
-				failing, failed = failing+1, o.err
-			}
-			if o.wait == dispatch.WaitThrottled || out.Wait != dispatch.WaitThrottled && o.wait == dispatch.WaitHeld {
-				out.Wait = o.wait
-			}
-			next = earlier(next, o.until)
-		}
+		p.step(at.line)
 	}
-	switch {
-	case failing == outlets && outlets > 0 && !w.Once:
-		return Outcome{End: Failed, Err: failed}
-	case failing > 0 && w.Once:
-		return Outcome{Err: failed}
-	case w.Once && !p.askedEverywhere(w): // only a store that does not answer keeps it so long
-		return Outcome{Err: fmt.Errorf("no answer in time: %w", dispatch.ErrStoreUnavailable)}
-	case w.Once:
-		out.RetryAfter = max(time.Until(next), 0)
-		if out.Wait != dispatch.WaitHeld {
-			out.RetryAfter = min(out.RetryAfter, time.Second) // new tasks can come at any time
-		}
+	if w.Once && !w.claiming && p.askedEverywhere(w) { // all of its pools are held, or have nothing as far as is known
+		p.finish(w, p.nothing(w))
 	}
-	return out
+}
+
+// expire ends a wait that is over; if a claim for it is in flight, the end of that claim does.
+func (p *Pump) expire(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.last = w.claiming; !w.last {
+		p.finish(w, p.nothing(w))
+	}
+}
+
+// leave ends a wait whose ctx has ended.
+func (p *Pump) leave(w *waiter, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if errors.Is(cause, dispatch.ErrStoreUnavailable) {
+		p.finish(w, p.nothing(w))
+		return
+	}
+	p.finish(w, Outcome{End: Failed, Err: cause})
+}
+
+// lineOf finds or makes the line of a pool and its restriction.
+func (p *Pump) lineOf(pool string, sources, queues []string) *line {
+	key := pool
+	if len(sources)+len(queues) > 0 {
+		key = strings.Join([]string{pool, strings.Join(sources, "\x01"), strings.Join(queues, "\x01")}, "\x00")
+	}
+	l := p.lines[key]
+	if l != nil {
+		return l
+	}
+	if len(p.lines) >= maxIdle {
+		p.forgetIdle()
+	}
+	l = &line{key: key, pool: pool, narrow: key != pool, turns: len(queues), outlets: make([]outlet, max(p.cfg.Store.Shards(), 1))}
+	for shard := range l.outlets {
+		l.outlets[shard] = outlet{line: l, shard: shard, limit: 1}
+	}
+	l.timer = time.AfterFunc(never, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.step(l)
+	})
+	p.lines[key] = l
+	p.byPool[pool] = append(p.byPool[pool], l)
+	return l
 }
 
 // step begins the due claims of a line, at most one for each outlet, and sets the timer for the next.
@@ -258,71 +308,6 @@ func (p *Pump) step(l *line) {
 	}
 	l.first = (l.first + 1) % len(l.outlets)
 	l.timer.Reset(wake.Sub(now))
-}
-
-// rest drops a line after it was empty for [idleLine].
-func (p *Pump) rest(l *line, now time.Time) {
-	if l.idle.IsZero() {
-		l.idle = now
-	}
-	left := l.idle.Add(idleLine).Sub(now)
-	if left <= 0 && !l.claimed() {
-		p.forget(l)
-		return
-	}
-	l.timer.Reset(max(left, idleLine/10))
-}
-
-// nextFallback has jitter, so that not all lines are claimed from at the same time.
-func (p *Pump) nextFallback() time.Duration {
-	return p.cfg.Fallback - time.Duration(p.cfg.Rand()*float64(p.cfg.Fallback/4))
-}
-
-// lineOf finds or makes the line of a pool and its restriction.
-func (p *Pump) lineOf(pool string, sources, queues []string) *line {
-	key := pool
-	if len(sources)+len(queues) > 0 {
-		key = strings.Join([]string{pool, strings.Join(sources, "\x01"), strings.Join(queues, "\x01")}, "\x00")
-	}
-	l := p.lines[key]
-	if l != nil {
-		return l
-	}
-	if len(p.lines) >= maxIdle {
-		p.forgetIdle()
-	}
-	l = &line{key: key, pool: pool, narrow: key != pool, turns: len(queues), outlets: make([]outlet, max(p.cfg.Store.Shards(), 1))}
-	for shard := range l.outlets {
-		l.outlets[shard] = outlet{line: l, shard: shard, limit: 1}
-	}
-	l.timer = time.AfterFunc(never, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.step(l)
-	})
-	p.lines[key] = l
-	p.byPool[pool] = append(p.byPool[pool], l)
-	return l
-}
-
-// forgetIdle drops all empty lines.
-func (p *Pump) forgetIdle() {
-	for _, l := range p.lines {
-		if l.waiters.Len() == 0 && !l.claimed() {
-			p.forget(l)
-		}
-	}
-}
-
-// forget drops an empty line.
-func (p *Pump) forget(l *line) {
-	l.timer.Stop()
-	delete(p.lines, l.key)
-	if of := without(p.byPool[l.pool], l); len(of) > 0 {
-		p.byPool[l.pool] = of
-	} else {
-		delete(p.byPool, l.pool)
-	}
 }
 
 // launch begins a claim for waiters, and for others that arrive at once; without waiters it only tries the outlet. The
@@ -381,20 +366,6 @@ func (p *Pump) choose(o *outlet, waiters []*waiter) (chosen []*waiter, version i
 		p.ended(o, nil)
 	}
 	return waiters, holds.Version, p.arrivals
-}
-
-// ended releases an outlet and its waiters after a claim.
-func (p *Pump) ended(o *outlet, waiters []*waiter) {
-	o.deciding = false
-	p.released(o, waiters)
-}
-
-// released releases the waiters of a claim.
-func (p *Pump) released(o *outlet, waiters []*waiter) {
-	for _, w := range waiters {
-		w.claiming = false
-	}
-	p.goOn(o, waiters)
 }
 
 // claim is one that is under way. The pump's mutex guards its waiters, and ended.
@@ -505,21 +476,6 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 	all.Wait()
 }
 
-// caughtUp releases an outlet after a shard has refused its claim with a version of the holds: at once if newer holds
-// are known now, after a pause if the claim before was refused, too.
-func (p *Pump) caughtUp(c *claim, holds int64, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	o := c.outlet
-	if again := o.backoff > 0; again || err != nil || p.cfg.Holds().Version <= holds {
-		o.retryAt = time.Now().Add(p.jittered(max(o.backoff, firstBackoff)))
-	}
-	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
-	o.until = time.Now()
-	c.ended = true
-	p.ended(o, c.waiters)
-}
-
 // ask makes the store call.
 func (p *Pump) ask(
 	ctx context.Context, o *outlet, wants []dispatch.Want, holds int64, decided func(*dispatch.ClaimReply),
@@ -539,119 +495,33 @@ func (p *Pump) ask(
 	return reply, nil
 }
 
-// failed answers the waiters of a claim with its error. The effect of the claim is unknown; a repeat with the same
-// client token gets its grant. It returns the waiters that are gone, which may have a grant.
-func (p *Pump) failed(c *claim, err error) (gone []*waiter) {
+// caughtUp releases an outlet after a shard has refused its claim with a version of the holds: at once if newer holds
+// are known now, after a pause if the claim before was refused, too.
+func (p *Pump) caughtUp(c *claim, holds int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	o := c.outlet
-	if o.err == nil {
-		p.cfg.Log.Warn("claim failed; waiting fetches get a retryable error", zap.String("pool", o.line.pool), zap.Int("shard", o.shard), zap.Error(err))
+	if again := o.backoff > 0; again || err != nil || p.cfg.Holds().Version <= holds {
+		o.retryAt = time.Now().Add(p.jittered(max(o.backoff, firstBackoff)))
 	}
-	o.err, o.until, o.limit = err, time.Now(), 1
-	longest := longestBackoff
-	if o.line.works() {
-		longest = longestTry
-	}
-	o.backoff = min(max(2*o.backoff, firstBackoff), longest)
-	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // outlets must not come back in step
-	for _, w := range c.waiters {
-		if w.finished {
-			gone = append(gone, w)
-		}
-		p.finish(w, Outcome{End: Failed, Err: err})
-	}
-	return gone
+	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
+	o.until = time.Now()
+	c.ended = true
+	p.ended(o, c.waiters)
 }
 
-// works records that a claim was kept. One that took long says only that the next one may be faster.
-func (p *Pump) works(c *claim) {
-	o := c.outlet
-	if o.err == nil {
-		return
-	}
-	if o.backoff, o.retryAt = 0, (time.Time{}); time.Since(c.began) >= keptWithin {
-		return
-	}
-	o.err = nil
-	p.cfg.Log.Info("claims work again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
-	for i := range o.line.outlets { // the others of its node may, too
-		if other := &o.line.outlets[i]; other.err != nil {
-			other.retryAt = time.Time{}
-		}
-	}
+// ended releases an outlet and its waiters after a claim.
+func (p *Pump) ended(o *outlet, waiters []*waiter) {
+	o.deciding = false
+	p.released(o, waiters)
 }
 
-// schedule records when to claim next, by the answer to a claim.
-func (p *Pump) schedule(c *claim, reply *dispatch.ClaimReply, last uint64) {
-	o, waiters, began := c.outlet, c.waiters, c.began
-	if o.wait = reply.Wait; o.err == nil {
-		o.backoff, o.retryAt = 0, time.Time{}
+// released releases the waiters of a claim.
+func (p *Pump) released(o *outlet, waiters []*waiter) {
+	for _, w := range waiters {
+		w.claiming = false
 	}
-	served := 0
-	for i, w := range waiters {
-		if !w.finished && (len(reply.Grants[i]) > 0 || reply.Used[i]) {
-			served++
-		}
-	}
-	open, next := opens(o, reply, served, len(waiters))
-	switch {
-	case len(waiters) == 0, open: // without waiters it only tried
-		o.until = began
-	case next.IsZero():
-		o.until = time.Now().Add(never)
-	default:
-		o.until = time.Now().Add(next.Sub(reply.Now))
-	}
-	if len(waiters) > 0 {
-		// If claims take longer than their callers wait, fewer are served; so the next claim is for fewer, and shorter.
-		o.served = served
-		if o.limit = max(served, 1); open && served == len(waiters) {
-			o.limit = min(2*served, bounds.MaxClaimTurns) // with a delay each fetch takes a turn
-		}
-		o.pace(open, reply.More, served)
-	}
-	if o.until.After(began) {
-		o.asked = max(o.asked, last)
-	}
-	o.fallback = time.Now().Add(p.nextFallback())
-	if !o.hinted.IsZero() {
-		o.until = earlier(o.until, o.hinted)
-	}
-}
-
-// opens reports whether there is more now by the answer to a claim that has served so many waiters, and else when.
-func opens(o *outlet, reply *dispatch.ClaimReply, served, waiters int) (open bool, next time.Time) {
-	next, open = reply.Next, reply.More
-	if o.line.narrow { // of those that were served the reply does not say when there is more
-		next, open = reply.Again, open || served == waiters
-	}
-	return open || !next.IsZero() && !next.After(reply.Now), next
-}
-
-// deliver answers the waiters with a grant. It returns those that have a grant and are gone.
-func (p *Pump) deliver(c *claim, reply *dispatch.ClaimReply) (gone []*waiter) {
-	o, waiters, began := c.outlet, c.waiters, c.began
-	served, granted := 0, 0
-	for i, w := range waiters {
-		n := len(reply.Grants[i])
-		granted += n
-		switch {
-		case w.finished && n > 0:
-			gone = append(gone, w)
-		case w.finished:
-		case n > 0:
-			served++
-			p.finish(w, Outcome{End: Granted, Grants: reply.Grants[i], Call: w.Want.Call, At: began})
-		case reply.Used[i]:
-			served++
-			p.finish(w, Outcome{End: TokenUsed})
-		}
-	}
-	if open, _ := opens(o, reply, served, len(waiters)); open && !reply.More && !o.line.narrow && granted < bounds.MaxClaimTasks {
-		for _, w := range waiters { // the store has something for anybody but these
-			p.finish(w, Outcome{End: Refused})
-		}
-	}
-	return gone
+	p.goOn(o, waiters)
 }
 
 // goOn handles the waiters without a grant, and continues their lines.
@@ -673,33 +543,60 @@ func (p *Pump) goOn(o *outlet, waiters []*waiter) {
 	}
 }
 
-// answerOnce answers the fetches of a line that do not wait, after a claim from each of their outlets.
-func (p *Pump) answerOnce(l *line) {
-	for _, w := range slices.Clone(l.once) {
-		if !w.claiming && p.askedEverywhere(w) {
-			p.finish(w, p.nothing(w))
+const (
+	// giveBackFor limits a give-back, so that a shard may be away meanwhile: a Cluster promotes a replica in seconds. If none of the
+	// tries succeeds, the lease expires.
+	giveBackFor = 20 * time.Second
+	// giveBackTries limits it while the dispatcher stops.
+	giveBackTries = 3
+	// giveBackWarnings is the least time between two warnings about give-backs that failed.
+	giveBackWarnings = 30 * time.Second
+)
+
+// giveBackFailures counts give-backs that failed since the last warning.
+type giveBackFailures struct {
+	count atomic.Int64
+	warn  rate.Sometimes
+}
+
+// GiveBack undoes the effect of a call on its grant in a shard, since its caller did not get the answer. It works in
+// the background while Run runs.
+func (p *Pump) GiveBack(ctx context.Context, shard int, poll dispatch.Poll) {
+	back := func(ctx context.Context) { p.giveBack(ctx, shard, poll) }
+	if !p.Background(back) {
+		back(ctx)
+	}
+}
+
+func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
+	until := time.Now().Add(giveBackFor)
+	for try := 1; ; try++ {
+		n, err := p.tryGiveBack(ctx, shard, poll)
+		if err == nil {
+			if n > 0 {
+				p.cfg.Observer.GaveBack(n)
+			}
+			return
+		}
+		time.Sleep(p.jittered(min(firstBackoff<<min(try, 10), longestBackoff)))
+		if time.Now().After(until) || p.Draining() && try >= giveBackTries {
+			p.GiveBackFailed(poll, zap.Int("shard", shard), zap.Error(err))
+			return
 		}
 	}
 }
 
-// askedEverywhere reports whether each outlet of a waiter was claimed from after its arrival, and had nothing more.
-// Outlets of held pools do not count, nor those that are closed if that is enough for the waiter.
-func (p *Pump) askedEverywhere(w *waiter) bool {
-	now := time.Now()
-	for _, at := range w.places {
-		works := at.line.works()
-		unasked := func(o outlet) bool {
-			cached := w.Cached && !o.busy() && o.until.After(now)
-			return o.asked < w.arrival && !cached && (o.err == nil || !works)
-		}
-		if !p.cfg.Holds().StopsPool(at.line.pool) && slices.ContainsFunc(at.line.outlets, unasked) {
-			return false
-		}
-	}
-	return true
+func (p *Pump) tryGiveBack(ctx context.Context, shard int, poll dispatch.Poll) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
+	defer cancel()
+	return p.cfg.Store.GiveBack(ctx, shard, poll.Collector, poll.ClientToken, poll.Call)
 }
 
-// jittered is half of d to all of it.
-func (p *Pump) jittered(d time.Duration) time.Duration {
-	return d/2 + time.Duration(p.cfg.Rand()*float64(d/2))
+// GiveBackFailed logs that a give-back failed for good. While the store is away many fail: they share a warning.
+func (p *Pump) GiveBackFailed(poll dispatch.Poll, fields ...zap.Field) {
+	p.giveBacks.count.Add(1)
+	p.giveBacks.warn.Do(func() {
+		p.cfg.Log.Warn("tasks of fetches whose callers had gone could not be given back; their leases expire",
+			append(fields, zap.Int64("failed", p.giveBacks.count.Swap(0)), zap.String("collector", poll.Collector))...)
+	})
 }

@@ -14,6 +14,40 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
 )
 
+// A collector id belongs to the identity that used it first, until it is released or was not used for 30 days.
+func TestDispatcher_BindCollector(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		bind := func(identity string, want error) {
+			t.Helper()
+			if err := w.BindCollector(t.Context(), "c1", identity); !errors.Is(err, want) {
+				t.Errorf("bind to %s: %v, want %v", identity, err, want)
+			}
+		}
+		release := func(want string) {
+			t.Helper()
+			if owner, err := w.ReleaseCollector(t.Context(), "c1"); owner != want || err != nil {
+				t.Errorf("release: %q, %v; want %q", owner, err, want)
+			}
+		}
+		bind("token:a", nil)
+		bind("token:b", dispatch.ErrCollectorBound)
+		bind("token:a", nil)
+		release("token:a")
+		release("")
+		bind("token:b", nil)
+		bind("token:a", dispatch.ErrCollectorBound)
+		w.Stops[0]() // nobody sweeps for so long
+		time.Sleep(dispatch.BindingTTL)
+		bind("token:a", nil)
+		w.Stores[0].Inject(dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("BindCollector", "ReleaseCollector")))
+		bind("token:a", dispatch.ErrStoreUnavailable)
+		if _, err := w.ReleaseCollector(t.Context(), "c1"); !errors.Is(err, dispatch.ErrStoreUnavailable) {
+			t.Errorf("release: %v", err)
+		}
+	})
+}
+
 func TestDispatcher_Fetch_sessions(t *testing.T) {
 	t.Parallel()
 
