@@ -39,46 +39,86 @@ func failoverFaults() []failoverFault {
 	}
 }
 
+// failoverGuard is what a user sets so that less is lost. safe: nothing is, even if the owner dies with the primary.
+type failoverGuard struct {
+	name  string
+	redis []redistest.Option
+	serve []string
+	safe  bool
+}
+
+func failoverGuards() []failoverGuard {
+	replicas := []redistest.Option{redistest.WithConfig("min-replicas-to-write", "1"), redistest.WithConfig("min-replicas-max-lag", "2")}
+	return []failoverGuard{
+		{name: "none"},
+		{name: "min-replicas-to-write 1", redis: replicas},
+		{name: "--ack-replicas 1", serve: []string{"--ack-replicas", "1"}, safe: true},
+		{name: "--ack-replicas 2", serve: []string{"--ack-replicas", "2"}, safe: true},
+	}
+}
+
 // TestFailover has Sentinels promote a replica while tasks are submitted, fetched and reported. Nothing acknowledged is lost while the
-// owner lives: it writes again what the replica lacks. WAGGLE_E2E_ROUNDS=n: each fault n times.
+// owner lives: it writes again what the replica lacks. If it dies just before the promotion, the guards decide. WAGGLE_E2E_ROUNDS=n:
+// each guard and fault n times.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	rounds, _ := strconv.Atoi(os.Getenv("WAGGLE_E2E_ROUNDS"))
-	for _, f := range failoverFaults() {
-		if rounds == 0 && f.name != "parted" {
-			continue
-		}
-		for n := range max(rounds, 1) {
-			t.Run(fmt.Sprintf("%s/%d", f.name, n), func(t *testing.T) { failOver(t, f) })
+	for _, guard := range failoverGuards() {
+		for _, f := range failoverFaults() {
+			for _, dies := range []bool{false, true} {
+				short := f.name == "parted" && (guard.name == "none" && !dies || guard.name == "--ack-replicas 1" && dies)
+				if rounds == 0 && !short {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/owner dies %v", guard.name, f.name, dies), func(t *testing.T) {
+					t.Parallel()
+					for range max(rounds, 1) {
+						failOver(t, guard, f, dies)
+					}
+				})
+			}
 		}
 	}
 }
 
-func failOver(t *testing.T, f failoverFault) {
+func failOver(t *testing.T, guard failoverGuard, f failoverFault, dies bool) {
 	t.Helper()
-	group := startSentinelGroup(t)
-	var all []*client
-	for n := range 2 {
-		all = append(all, dial(t, serve(t, fmt.Sprintf("dispatcher-%d", n), group.url(), "waggle").addr))
+	group := startSentinelGroup(t, guard.redis...)
+	prefix := "waggle-" + portOf(group.primary.Addr())
+	start := func(name, addr string) *dispatcher {
+		return serve(t, name, group.url(), prefix, append([]string{"--listen", addr}, guard.serve...)...)
 	}
+	owner, other := start("owner", freeAddr(t)), start("other", freeAddr(t))
+	all := []*client{dial(t, other.addr), dial(t, owner.addr)}
 	w := &failoverLoad{client: all[0], accepted: make(map[string]int), atOnce: 20}
 	w.setRule(t, "*", 0, 100)
 	w.createSource(t, &pb.SourceSpec{Id: "s", LeaseDuration: durationpb.New(3 * time.Second)})
+	until(t, startLimit, "a dispatcher stands by", func() bool {
+		s, err := w.admin.GetStats(t.Context(), &pb.GetStatsRequest{})
+		return err == nil && s.GetOwnership().GetStandby() != ""
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	var working, submitting sync.WaitGroup
 	enough := make(chan struct{})
 	for n := range 4 {
-		submitting.Go(func() { w.submit(ctx, n, enough) })
+		submitting.Go(func() { w.submit(ctx, newCaller(nil, n%len(all), all), n, enough) })
 		working.Go(func() { w.work(ctx, fmt.Sprintf("c%d", n), newCaller(nil, n%len(all), all)) })
 	}
 	t.Cleanup(func() { stop(); working.Wait(); submitting.Wait() })
 	until(t, startLimit, "tasks are acknowledged", func() bool { return w.acknowledged() > 300 })
 	began := time.Now()
 	f.begin(group)
+	if dies {
+		lasts(ctx, beforePromotion)
+		owner.kill()
+	}
 	until(t, time.Minute, "a replica is promoted", func() bool { return group.promoted(t) })
 	promoted := time.Since(began)
 	lasts(ctx, 2*time.Second)
 	f.end(group)
+	if dies {
+		start("owner", owner.addr)
+	}
 	lasts(ctx, 3*time.Second)
 	close(enough)
 	submitting.Wait()
@@ -91,12 +131,15 @@ func failOver(t *testing.T, f failoverFault) {
 	stop()
 	working.Wait()
 	lost, twice := w.missing(t), w.acceptedTwice()
-	t.Logf("%s: promoted after %.2f s; %d tasks acknowledged, %d of them lost, %d accepted twice; %.2f s without grants",
-		f.name, promoted.Seconds(), len(w.ids), lost, twice, gap.Seconds())
-	if lost+twice > 0 {
+	t.Logf("%s, %s, owner dies %v: promoted after %.2f s; %d tasks acknowledged, %d of them lost, %d accepted twice; %.2f s without grants",
+		guard.name, f.name, dies, promoted.Seconds(), len(w.ids), lost, twice, gap.Seconds())
+	if lost+twice > 0 && (guard.safe || !dies) {
 		t.Errorf("%d tasks and %d reports were lost", lost, twice)
 	}
 }
+
+// beforePromotion is when the owner dies after its primary: Sentinels need a second to find that it is down.
+const beforePromotion = 900 * time.Millisecond
 
 // lasts returns after a while, or when ctx ends.
 func lasts(ctx context.Context, d time.Duration) {
@@ -118,26 +161,21 @@ type failoverLoad struct {
 }
 
 // submit submits tasks, some hundred a second, until there are enough.
-func (w *failoverLoad) submit(ctx context.Context, by int, enough <-chan struct{}) {
+func (w *failoverLoad) submit(ctx context.Context, c *caller, by int, enough <-chan struct{}) {
 	for n := 0; ; n++ {
 		items := make([]*pb.SubmitItem, 5)
 		for i := range items {
 			items[i] = &pb.SubmitItem{SourceId: "s", Url: fmt.Sprintf("https://h%d.example/%d/%d", (n+i)%50, by, 5*n+i)}
 		}
-		for ctx.Err() == nil {
-			call, cancel := context.WithTimeout(ctx, 5*time.Second)
-			reply, err := w.tasks.SubmitTasks(call, &pb.SubmitTasksRequest{Items: items})
-			cancel()
-			if err == nil {
-				w.mu.Lock()
-				for _, r := range reply.GetResults() {
-					w.ids = append(w.ids, r.GetTaskId())
-				}
-				w.mu.Unlock()
-				break
+		c.answered(ctx, func(ctx context.Context, c *client) error {
+			reply, err := c.tasks.SubmitTasks(ctx, &pb.SubmitTasksRequest{Items: items})
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, r := range reply.GetResults() {
+				w.ids = append(w.ids, r.GetTaskId())
 			}
-			lasts(ctx, 20*time.Millisecond)
-		}
+			return err
+		})
 		select {
 		case <-enough:
 			return
@@ -299,7 +337,7 @@ type sentinelGroup struct {
 
 const replicasOfGroup, sentinelsOfGroup = 2, 3
 
-func startSentinelGroup(t *testing.T) *sentinelGroup {
+func startSentinelGroup(t *testing.T, opts ...redistest.Option) *sentinelGroup {
 	t.Helper()
 	addr := freeAddr(t)
 	port, err := strconv.Atoi(portOf(addr))
@@ -312,9 +350,9 @@ func startSentinelGroup(t *testing.T) *sentinelGroup {
 		redistest.WithConfig("bind-source-addr", peerIP), redistest.WithConfig("protected-mode", "no"), redistest.WithConfig("replica-announce-ip", "127.0.0.1"),
 		redistest.WithConfig("repl-diskless-sync-delay", "0"), redistest.WithConfig("repl-ping-replica-period", "1"),
 	}
-	g.servers = append(g.servers, redistest.Start(t, append(common, redistest.WithPort(port), redistest.WithConfig("replica-announce-port", proxied))...))
+	g.servers = append(g.servers, redistest.Start(t, slices.Concat(common, opts, []redistest.Option{redistest.WithPort(port), redistest.WithConfig("replica-announce-port", proxied)})...))
 	for range replicasOfGroup {
-		g.servers = append(g.servers, redistest.Start(t, append(common, redistest.WithConfig("replicaof", "127.0.0.1 "+proxied))...))
+		g.servers = append(g.servers, redistest.Start(t, slices.Concat(common, opts, []redistest.Option{redistest.WithConfig("replicaof", "127.0.0.1 "+proxied)})...))
 	}
 	until(t, startLimit, "the replicas have what their primary has", func() bool {
 		return strings.Count(redisCLI(t, g.servers[0], "INFO", "replication"), "state=online") == replicasOfGroup

@@ -263,12 +263,20 @@ func (s *shard) startFeed() {
 	s.feed.push(message{kind: startMessage, shard: s.number, epoch: s.own, after: s.start}, nil)
 }
 
+// pauseFeed ends what startFeed began, until it begins again. What the standby has stays of use: it is compared with what is kept then,
+// and at a takeover. The mutex is held.
+func (s *shard) pauseFeed() (paused bool) {
+	if paused = s.fed; paused {
+		s.fed, s.warm, s.coldSince = false, false, time.Now()
+		signal(s.renewSoon)
+	}
+	return paused
+}
+
 // stopFeed reports that what the standby has of the shard is no use any more. The mutex is held.
 func (s *shard) stopFeed() {
-	if s.fed {
-		s.fed, s.warm, s.coldSince = false, false, time.Now()
+	if s.pauseFeed() {
 		s.feed.push(message{kind: stopMessage, shard: s.number}, nil)
-		signal(s.renewSoon)
 	}
 }
 

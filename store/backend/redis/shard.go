@@ -199,7 +199,7 @@ func (s *shard) lose(why error) {
 	s.owned = false
 	s.closed = fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, why)
 	if !s.quits { // else the standby is the heir
-		s.stopFeed()
+		s.pauseFeed()
 	}
 	s.confirmed()
 	for _, f := range s.queue {

@@ -547,6 +547,24 @@ func TestStandby_Term(t *testing.T) {
 	p.b.same(p.c)
 }
 
+// TestStandby_Silent has the owner lose Redis, with a group on its way, and not the standby: that takes over with what it has, when the
+// term is over.
+func TestStandby_Silent(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	p := newPairAt(t, server, proxy.URL(), 2)
+	named(t, p.c, "b", 2)
+	p.a.keeps("1", "kept")
+	proxy.Cut()
+	if _, err := p.a.set(0, "2", "perhaps kept"); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, p.owned)
+	p.b.wantWarm(2, 0)
+	p.b.same(p.c)
+}
+
 // TestStandby_Shards follows groups of several shards, and of all.
 func TestStandby_Shards(t *testing.T) {
 	t.Parallel()
