@@ -59,11 +59,11 @@ func TestDispatchService_FetchTask_canceled(t *testing.T) {
 			return store.Open(t.Context(), store.Config{Backend: dir.New(dir.Config{Dir: t.TempDir()})})
 		},
 		"redis": func() (dispatch.Store, error) {
-			keeper, err := redis.New(redis.Config{URL: redistest.Start(t).URL()})
+			kept, err := redis.New(redis.Config{URL: redistest.Start(t).URL()})
 			if err != nil {
 				return nil, err
 			}
-			return store.Open(t.Context(), store.Config{Shards: 2, Backend: keeper})
+			return store.Open(t.Context(), store.Config{Shards: 2, Backend: kept})
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {

@@ -27,11 +27,11 @@ func BenchmarkPass(b *testing.B) {
 	}{{"100-tasks-a-call", 4, 100}, {"one-at-a-time", 1, 1}, {"one-at-a-time-32-workers", 32, 1}} {
 		b.Run("memory/"+w.name, func(b *testing.B) { benchPass(b, newStore(b), w.workers, w.tasks) })
 		b.Run("redis/"+w.name, func(b *testing.B) {
-			keeper, err := redis.New(redis.Config{URL: redistest.Start(b).URL(), Prefix: "waggle", Name: "owner"})
+			kept, err := redis.New(redis.Config{URL: redistest.Start(b).URL(), Prefix: "waggle", Name: "owner"})
 			if err != nil {
 				b.Fatal(err)
 			}
-			opened, err := store.Open(b.Context(), store.Config{Backend: keeper})
+			opened, err := store.Open(b.Context(), store.Config{Backend: kept})
 			if err != nil {
 				b.Fatal(err)
 			}

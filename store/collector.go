@@ -96,6 +96,9 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	if err == nil {
 		err = s.durable(ctx, all...)
 	}
+	if err == nil && len(all) > 1 {
+		s.collectors.recorded(collector, all[1].last)
+	}
 	return c.Held, err
 }
 
@@ -388,6 +391,7 @@ type accessBook struct {
 type binding struct {
 	collector, identity string
 	until               int64
+	unkept              backend.Commit // its group; nil: it is kept
 }
 
 // Before implements [sorted.Member].
@@ -398,15 +402,21 @@ func (s *Store) BindCollector(ctx context.Context, collectorID, identity string,
 	if collectorID == "" || identity == "" {
 		return "", fmt.Errorf("%w: collector %q cannot belong to identity %q: both must be set", dispatch.ErrInvalid, collectorID, identity)
 	}
-	owner := identity
-	err := s.access.call(ctx, func() error {
-		if old := s.access.bound(collectorID); old != nil && old.identity != identity {
-			owner = old.identity
-			return nil
+	if err := s.usable(ctx); err != nil {
+		return "", err
+	}
+	// A binding that stands is known while the shard of the bindings is away.
+	var of *binding
+	_, err := s.access.hold(func() (err error) {
+		if of = s.access.bound(collectorID); of == nil || of.identity == identity {
+			of, err = s.access.bind(collectorID, identity, ttl)
 		}
-		return s.access.bind(collectorID, identity, ttl)
+		return err
 	})
-	return owner, err
+	if err != nil {
+		return identity, err
+	}
+	return of.identity, s.access.waitFor(ctx, of)
 }
 
 // ReleaseCollector implements [dispatch.Collectors].
@@ -433,13 +443,31 @@ func (b *accessBook) bound(collector string) *binding {
 	return nil
 }
 
-// bind binds a collector id that belongs to nobody else, unless its binding lasts about as long.
-func (b *accessBook) bind(collector, identity string, ttl time.Duration) error {
-	until := b.now + ms.Span(ttl)
-	if old := b.bound(collector); old != nil && until < old.until+ms.Span(min(dispatch.BindingStep, ttl/2)) {
+// waitFor waits until a binding is kept.
+func (b *accessBook) waitFor(ctx context.Context, of *binding) error {
+	b.mu.Lock()
+	unkept := of.unkept
+	b.mu.Unlock()
+	if unkept == nil {
 		return nil
 	}
-	next := &binding{collector, identity, until}
+	if err := b.clock.durable(ctx, seen{bookShard, unkept}); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of.unkept = nil
+	return nil
+}
+
+// bind binds a collector id that belongs to nobody else, unless its binding lasts about as long, or no longer one can be kept now.
+func (b *accessBook) bind(collector, identity string, ttl time.Duration) (*binding, error) {
+	until := b.now + ms.Span(ttl)
+	old := b.bound(collector)
+	if old != nil && until < old.until+ms.Span(min(dispatch.BindingStep, ttl/2)) {
+		return old, nil
+	}
+	next := &binding{collector: collector, identity: identity, until: until}
 	var ended []string
 	for e := range b.ends.From(0) {
 		if e.Score > b.now || len(ended) == endedBindings {
@@ -447,7 +475,7 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) error {
 		}
 		ended = append(ended, e.Value.collector)
 	}
-	return b.commit(bookShard, machine.SmallGroup, false, func() {
+	err := b.commit(bookShard, machine.SmallGroup, false, func() {
 		for _, collector := range ended {
 			b.remove(collector)
 		}
@@ -458,6 +486,15 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) error {
 		}
 		return codec.AppendItem(out, codec.Binding, 0, func(c *codec.Codec) { bindingFields(c, next) })
 	})
+	switch {
+	case err == nil:
+		next.unkept = b.last
+		return next, nil
+	case old != nil:
+		return old, nil
+	default:
+		return nil, err
+	}
 }
 
 // put replaces the binding of a collector id.

@@ -165,12 +165,19 @@ func (s *Store) Kind() string { return s.term.Kind }
 // Epoch is that of the owner of the first shard when the store was opened; 0: nobody else takes the store over.
 func (s *Store) Epoch() uint64 { return s.term.Epoch }
 
-// Ping answers nil until the store is closed, or its backend has lost it.
-func (s *Store) Ping(ctx context.Context) error {
+// Ping implements [dispatch.Store].
+func (s *Store) Ping(ctx context.Context) (err error) {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.durable(ctx, seen{shard: bookShard})
+	for shard := range s.shards {
+		away := s.durable(ctx, seen{shard: shard})
+		if away == nil {
+			return nil
+		}
+		err = cmp.Or(err, away)
+	}
+	return err
 }
 
 // Failed is closed when a command has failed in its middle. The store answers nothing any more: its owner closes it, so that another
@@ -234,7 +241,7 @@ func (s *Store) Away() []int {
 	return nil
 }
 
-// MoveOwner gives the backend to another dispatcher, if it is one that others can own.
+// MoveOwner implements [dispatch.Store].
 func (s *Store) MoveOwner(ctx context.Context) (to string, err error) {
 	if owned, ok := s.backend.(backend.Owned); ok {
 		return owned.HandOver(ctx)

@@ -121,7 +121,19 @@ func failOver(t *testing.T, guard failoverGuard, f failoverFault, dies bool) {
 	}
 	lasts(ctx, 3*time.Second)
 	close(enough)
-	submitting.Wait()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		submitting.Wait()
+	}()
+	until(t, time.Minute, "each submit is acknowledged", func() bool {
+		select {
+		case <-answered:
+			return true
+		default:
+			return false
+		}
+	})
 	until(t, time.Minute, "no task waits or is leased", func() bool {
 		s, err := w.admin.GetStats(ctx, &pb.GetStatsRequest{})
 		tasks := s.GetTasks()

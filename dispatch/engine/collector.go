@@ -280,11 +280,21 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 		// What an older session was granted under this client token ends with it.
 		return pump.Outcome{End: pump.TokenUsed}, state.Used, d.beginSession(ctx, poll.Collector, poll.Session)
 	case len(state.Replay) > 0:
-		return pump.Outcome{End: pump.Granted, Grants: state.Replay, Call: poll.Call}, true, nil
+		return pump.Outcome{End: pump.Granted, Grants: d.ofOneShard(ctx, poll, state.Replay), Call: poll.Call}, true, nil
 	case state.Used:
 		return pump.Outcome{End: pump.TokenUsed}, true, nil
 	}
 	return out, false, nil
+}
+
+// ofOneShard has a repeat get no more than it asks for: one that was moved to another shard has a grant in both until the first is given
+// back.
+func (d *Dispatcher) ofOneShard(ctx context.Context, poll dispatch.Poll, grants []dispatch.Grant) []dispatch.Grant {
+	shards := d.shardsOf(grants)
+	for _, shard := range shards[1:] {
+		d.pump.GiveBack(ctx, shard, poll)
+	}
+	return slices.DeleteFunc(grants, func(g dispatch.Grant) bool { return d.shardOf(g.Task.ID) != shards[0] })
 }
 
 // poll notes a poll. It does so in a goroutine of its own, so that the stack of a fetch that waits does not have the size that the
@@ -334,8 +344,8 @@ func (d *Dispatcher) sessionEnded(collector, current string) {
 	d.pushes.endSessions(collector, current)
 }
 
-// beginSession ends the fetches, streams and leases of a collector's older sessions. It waits only a short time for that. If it fails, the store reports the session as new again, and the next poll or beat retries.
-// The slowdown of the older session ends, since its cause may be repaired.
+// beginSession ends the fetches, streams and leases of a collector's older sessions. It waits only a short time for that. If that fails,
+// the store reports the session as new again, and the next poll or beat retries. The slowdown of the older session ends, since its cause may be repaired.
 func (d *Dispatcher) beginSession(ctx context.Context, collector, session string) error {
 	d.sessionEnded(collector, session)
 	d.slowed.note(collector, true)

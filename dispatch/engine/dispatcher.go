@@ -117,7 +117,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	})
 	d.pump = pump.New(pump.Config{
 		Store: cfg.Store, Log: cfg.Logger, Observer: cfg.Observer, Rand: cfg.Rand, Fallback: cfg.Fallback,
-		Timeout: storeTimeout, MaxWaiters: cfg.MaxWaiters, Holds: d.holds.book.Load, CatchUp: d.holds.refresh,
+		Timeout: storeTimeout, MaxWaiters: cfg.MaxWaiters, Holds: d.holds.book.Load, CatchUp: d.holds.refresh, NextCall: d.nextCall,
 	})
 	d.sweeper = &sweeper{store: cfg.Store, log: cfg.Logger, observer: cfg.Observer, policy: d.policy, end: d.EndLeases}
 	d.store.Subscribe(d.heed)

@@ -167,6 +167,32 @@ func TestDispatcher_Fetch_keptLate(t *testing.T) {
 	}
 }
 
+// TestDispatcher_Fetch_slowShard: the tasks of a shard that keeps each claim late are handed out to whoever has nothing else.
+func TestDispatcher_Fetch_slowShard(t *testing.T) {
+	t.Parallel()
+	inTwoShards(t, func(t *testing.T, w *world) {
+		const tasks = 5
+		w.AddSource("s", nil)
+		collector, queues := homed()[0], homed()
+		w.Submit("s", queues[1], tasks, 0)
+		claims := func(c *dispatchtest.Call) bool { return len(c.Wants) > 0 }
+		w.Inject(dispatchtest.Late(600*time.Millisecond, dispatchtest.Calls("Claim"), dispatchtest.InShard(1), claims))
+		for n := range tasks {
+			began := time.Now()
+			res, err := w.D[0].Fetch(t.Context(), dispatchtest.Ask(collector, fmt.Sprint(n), 8*time.Second))
+			if err != nil || len(res.Tasks) != 1 || time.Since(began) > 2*time.Second {
+				t.Errorf("%+v, %v after %v; want a task", res, err, time.Since(began))
+			}
+		}
+		if res, err := w.D[0].Fetch(t.Context(), dispatchtest.Ask(collector, "none", 3*time.Second)); err != nil || res.Empty != engine.EmptyNoTasks {
+			t.Errorf("%+v, %v; want nothing", res, err)
+		}
+		if gaveBack, _ := w.Seen[0].Read(); gaveBack != 0 {
+			t.Errorf("%d tasks were given back", gaveBack)
+		}
+	})
+}
+
 // TestDispatcher_Report_aShardThatHangs: reports and submissions wait for the shard
 // of their own tasks only.
 func TestDispatcher_Report_aShardThatHangs(t *testing.T) {

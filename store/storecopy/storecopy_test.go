@@ -54,11 +54,11 @@ func openRedis(t testing.TB, shards int, config redis.Config) *store.Store {
 
 func tryRedis(t testing.TB, config store.Config, in redis.Config) (*store.Store, error) {
 	t.Helper()
-	keeper, err := redis.New(in)
+	kept, err := redis.New(in)
 	if err != nil {
 		return nil, err
 	}
-	config.Backend = keeper
+	config.Backend = kept
 	return store.Open(t.Context(), config)
 }
 

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -205,12 +206,17 @@ type pendingGroup struct {
 	done   chan struct{} // closed when those that wait are answered
 	ended  bool
 	err    error          // once done is closed; nil: it is kept
-	unsure error          // once it is kept: too few replicas are known to have it
+	doubt  *doubt         // once it is kept: too few replicas were known to have it; nil: enough were
 	then   backend.Commit // is answered before; nil: nothing
 }
 
+// doubt is over when a later group has reached enough replicas: these have all before, too.
+type doubt struct{ over atomic.Bool }
+
 // isCut reports whether raw lacks the group: nobody stood by when it was begun.
 func (f *pendingGroup) isCut() bool { return !f.whole }
+
+var errUnsure = fmt.Errorf("%w: too few replicas of redis have the group, or nobody knows", dispatch.ErrStoreUnavailable)
 
 func newPending() *pendingGroup {
 	return &pendingGroup{kept: make(chan struct{}), done: make(chan struct{})}
@@ -234,8 +240,11 @@ func (f *pendingGroup) Wait(ctx context.Context) error {
 	default:
 		return f.err
 	}
-	if f.unsure != nil || f.then == nil {
-		return f.unsure
+	switch {
+	case f.doubt != nil && !f.doubt.over.Load():
+		return errUnsure
+	case f.then == nil:
+		return nil
 	}
 	return f.then.Wait(ctx)
 }

@@ -48,6 +48,7 @@ type shard struct {
 	// placing: the owner takes in what was loaded, and until it has done so its memory is that of before.
 	placing bool
 	queue   []*pendingGroup // groups that are not kept yet, in order
+	doubt   *doubt          // that of the last group; nil: there is none
 	rooms   int             // calls of Room without their Commit
 	memory  memory
 	// feed is the standby; nil: there is none. fed: it gets the groups, warm: it has all in memory.
@@ -198,8 +199,12 @@ func (s *shard) lose(why error) {
 	}
 	s.owned = false
 	s.closed = fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.number, why)
-	if !s.quits { // else the standby is the heir
+	switch {
+	case s.quits: // the standby is the heir
+	case s.warm:
 		s.pauseFeed()
+	default:
+		s.stopFeed()
 	}
 	s.confirmed()
 	for _, f := range s.queue {

@@ -173,6 +173,10 @@ func TestTerm_Replicas(t *testing.T) {
 		t.Errorf("a group that no replica has: %v", err)
 	}
 	replica.Resume()
+	until(t, "the replica has the group, and who asks again is answered", func() bool { return c.Wait(t.Context()) == nil })
+	if has := kept(t, client(t, replica.Addr())); has["1"] != "alone" {
+		t.Errorf("the replica has %v", has)
+	}
 	o.soon("2", "value")
 	o.same(client(t, server.Addr()))
 }

@@ -1,16 +1,17 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
+	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // writer sends the groups of a shard, one at a time, for a term.
@@ -148,9 +149,32 @@ func (w *writer) next(ctx context.Context) (*pendingGroup, error) {
 		}
 		select {
 		case <-w.awake:
+		case <-w.inDoubt():
+			w.queueEmpty()
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// inDoubt has a value soon, if there is a doubt; nil: there is none.
+func (w *writer) inDoubt() <-chan time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.doubt == nil {
+		return nil
+	}
+	return time.After(w.b.config.term / beatsOfTerm)
+}
+
+// queueEmpty queues a group of nothing: when enough replicas have it, a doubt is over. Calls that repeat what is in memory make no group.
+func (w *writer) queueEmpty() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		f := newPending()
+		f.whole, f.raw = true, binary.LittleEndian.AppendUint64(nil, ms.Micros(w.b.clock.now()))
+		w.queue = append(w.queue, f)
 	}
 }
 
@@ -194,8 +218,14 @@ func (w *writer) answer(ctx context.Context, had []string, acked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = w.queue[1:]
-	if !acked && w.b.config.AckReplicas > 0 {
-		f.unsure = fmt.Errorf("%w: fewer than %d replicas of redis have the group, or nobody knows", dispatch.ErrStoreUnavailable, w.b.config.AckReplicas)
+	switch {
+	case w.b.config.AckReplicas == 0:
+	case !acked:
+		w.doubt = cmp.Or(w.doubt, new(doubt))
+		f.doubt = w.doubt
+	case w.doubt != nil:
+		w.doubt.over.Store(true)
+		w.doubt = nil
 	}
 	close(f.kept)
 	f.end(nil)

@@ -101,7 +101,7 @@ func (p *Pump) askedEverywhere(w *waiter) bool {
 		works := at.line.works()
 		unasked := func(o outlet) bool {
 			cached := w.Cached && !o.busy() && o.until.After(now)
-			return o.asked < w.arrival && !cached && (o.err == nil || !works)
+			return o.asked < w.arrival && !cached && (o.answers() || !works)
 		}
 		if !p.cfg.Holds().StopsPool(at.line.pool) && slices.ContainsFunc(at.line.outlets, unasked) {
 			return false
@@ -142,16 +142,14 @@ func (p *Pump) failed(c *claim, err error) (gone []*waiter) {
 	return gone
 }
 
-// works records that a claim was kept. One that took long says only that the next one may be faster.
+// works records that a claim was kept.
 func (p *Pump) works(c *claim) {
 	o := c.outlet
+	o.slow = time.Since(c.began) >= keptWithin
 	if o.err == nil {
 		return
 	}
-	if o.backoff, o.retryAt = 0, (time.Time{}); time.Since(c.began) >= keptWithin {
-		return
-	}
-	o.err = nil
+	o.err, o.backoff, o.retryAt = nil, 0, time.Time{}
 	p.cfg.Log.Info("claims work again", zap.String("pool", o.line.pool), zap.Int("shard", o.shard))
 	for i := range o.line.outlets { // the others of its node may, too
 		if other := &o.line.outlets[i]; other.err != nil {
@@ -215,6 +213,9 @@ func (p *Pump) deliver(c *claim, reply *dispatch.ClaimReply) (gone []*waiter) {
 		n := len(reply.Grants[i])
 		granted += n
 		switch {
+		case n > 0 && w.of != nil && !w.of.finished && !w.of.claiming:
+			served++
+			p.finish(w.of, Outcome{End: Granted, Grants: reply.Grants[i], Call: w.Want.Call, At: began})
 		case w.finished && n > 0:
 			gone = append(gone, w)
 		case w.finished:

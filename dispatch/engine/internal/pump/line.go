@@ -63,6 +63,7 @@ type waiter struct {
 	claiming bool // a claim for it is in flight
 	last     bool // its wait is over: that claim is the last
 	finished bool
+	of       *waiter // a double has the waiter that was moved to another outlet
 }
 
 // place is the position of a waiter in a line.
@@ -128,6 +129,7 @@ type outlet struct {
 	backoff time.Duration
 	retryAt time.Time // after errors and stalls
 	err     error     // of the last claim
+	slow    bool      // the last claim was not kept in time, or is not
 }
 
 // hint records that a task is available at an instant.
@@ -142,8 +144,11 @@ func (o *outlet) hint(at time.Time) {
 
 // busy reports whether there is no next claim yet.
 func (o *outlet) busy() bool {
-	return o.deciding || o.keeping >= mostKeeping || o.err != nil && o.keeping > 0
+	return o.deciding || o.keeping >= mostKeeping || !o.answers() && o.keeping > 0
 }
+
+// answers reports whether the shard answers in time, as far as is known.
+func (o *outlet) answers() bool { return o.err == nil && !o.slow }
 
 // claimed reports whether a claim for the line is in flight.
 func (l *line) claimed() bool {
@@ -152,7 +157,7 @@ func (l *line) claimed() bool {
 
 // works reports whether an outlet of the line works, as far as is known.
 func (l *line) works() bool {
-	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.err == nil })
+	return slices.ContainsFunc(l.outlets, func(o outlet) bool { return o.answers() })
 }
 
 // forgetIdle drops all empty lines.

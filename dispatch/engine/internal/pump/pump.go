@@ -29,9 +29,9 @@
 //   - a claim fails: its effect is unknown. Its fetches get the error, and their grants when
 //     they repeat their client tokens. The outlet backs off. While another outlet of the line
 //     works, it is tried again by claims for no fetch, so that a shard that is away delays none.
-//   - a claim is decided and not kept within a moment, while another outlet of the line works:
-//     its shard is away, and its fetches go to the others. What it has granted them is given
-//     back.
+//   - a claim is not answered within a moment, while another outlet of the line works: its
+//     fetches are claimed for there, too. What comes of it is theirs if they have nothing else
+//     by then, else it is given back.
 //   - a claim grants nothing to a fetch although work is left for anybody: the fetch's
 //     session may be replaced. It is answered [Refused].
 //   - a caller goes during a claim for it: its grant is given back.
@@ -42,7 +42,7 @@
 //     its arrival, and had nothing. Those are as many claims as shards, one after another. A
 //     fetch that is [Request].Cached is claimed for only where something may be.
 //
-// A fetch is in at most one claim at a time, but for one that is given back, so that no two shards grant to one client token.
+// A fetch is in at most one claim at a time, but for those that it has left, so that no two shards grant to one client token for long.
 package pump
 
 import (
@@ -99,6 +99,8 @@ type Config struct {
 	MaxWaiters int
 	// Holds are those in force, as far as is known: claims are made by them.
 	Holds func() *holdbook.Book
+	// NextCall makes the name of a call, for the grants of a fetch that was moved to another shard.
+	NextCall func() string
 	// CatchUp reads the holds after a shard has refused a claim by older ones.
 	CatchUp func(ctx context.Context) error
 }
@@ -293,7 +295,7 @@ func (p *Pump) step(l *line) {
 			o.fallback = now.Add(p.nextFallback())
 			o.until = earlier(o.until, now)
 		}
-		if o.err != nil && works {
+		if !o.answers() && works {
 			p.launch(o, nil)
 			continue
 		}
@@ -376,31 +378,27 @@ type claim struct {
 	ended   bool
 }
 
-// keptWithin is how long a claim has the waiters that it was decided for, if others could serve them. An answer of Redis takes a
-// hundredth of that.
+// keptWithin is how long a claim has its waiters, if others could serve them. An answer of Redis takes a hundredth of that.
 const keptWithin = 300 * time.Millisecond
 
-var errUnkept = fmt.Errorf("%w: it has kept nothing for %v", dispatch.ErrStoreUnavailable, keptWithin)
-
-// moveOn ends the part of waiters in a claim that takes too long, if another outlet of the line works: they are claimed for there.
-// Those of the claim are gone from now on.
+// moveOn has the waiters of a claim that takes too long be claimed for elsewhere, once another outlet of the line works. The claim goes on
+// for doubles of them: what it grants is theirs if nobody else has it for them by then, and given back if somebody has. From now on
+// their grants are those of another call, which a give-back leaves alone.
 func (p *Pump) moveOn(c *claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.ended {
 		return
 	}
-	if c.err == nil {
-		p.cfg.Log.Warn("a claim takes long; fetches go to other shards", zap.String("pool", c.line.pool), zap.Int("shard", c.shard))
-		c.err = errUnkept
-	}
+	c.slow = true
 	if !c.line.works() {
+		time.AfterFunc(keptWithin, func() { p.moveOn(c) })
 		return
 	}
 	moved := slices.Clone(c.waiters)
 	for i, w := range moved {
-		c.waiters[i] = &waiter{Request: w.Request, finished: true}
-		w.claiming = false
+		c.waiters[i] = &waiter{Request: w.Request, finished: true, of: w}
+		w.Want.Call, w.claiming = p.cfg.NextCall(), false
 	}
 	p.goOn(c.outlet, moved)
 }
@@ -569,7 +567,7 @@ func (p *Pump) GiveBack(ctx context.Context, shard int, poll dispatch.Poll) {
 }
 
 func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
-	until := time.Now().Add(giveBackFor)
+	began := time.Now()
 	for try := 1; ; try++ {
 		n, err := p.tryGiveBack(ctx, shard, poll)
 		if err == nil {
@@ -579,7 +577,7 @@ func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
 			return
 		}
 		time.Sleep(p.jittered(min(firstBackoff<<min(try, 10), longestBackoff)))
-		if time.Now().After(until) || p.Draining() && try >= giveBackTries {
+		if p.Draining() && (try >= giveBackTries || time.Since(began) > p.cfg.Timeout) || time.Since(began) > giveBackFor {
 			p.GiveBackFailed(poll, zap.Int("shard", shard), zap.Error(err))
 			return
 		}
