@@ -48,7 +48,7 @@ func (s *Server) Detach() {
 	s.left()
 }
 
-// Follow says that another dispatcher owns the store: calls are passed on to it. What is older than what was said before is
+// Follow has calls passed on to another dispatcher, which owns the store. What is older than what was known before is
 // ignored. It fails if this dispatcher or the owner has an address that the other one cannot reach.
 func (s *Server) Follow(owner Owner) error {
 	own := s.Advertised()

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
-	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -157,7 +156,7 @@ func TestServer_newcomers_forgotten(t *testing.T) {
 		if _, err := store.Beat(t.Context(), dispatch.CollectorInfo{ID: "c-known", Session: "s1"}); err != nil {
 			t.Fatal(err) // before these dispatchers meet it
 		}
-		time.Sleep(engine.NewcomerMemory / 2)
+		time.Sleep(150 * time.Second) // half as long as one is remembered
 		if _, err := b.sources.CreateSource(as(t.Context(), "whole"), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{
 			Id: "news.a", Seeds: []*pb.Seed{{Url: "https://a.example/"}},
 		}}); err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// NewcomerMemory is how long a newcomer is remembered after its last call, here and in the store.
-	NewcomerMemory = 5 * time.Minute
+	// newcomerMemory is how long a newcomer is remembered after its last call, here and in the store.
+	newcomerMemory = 5 * time.Minute
 	newcomerSweep  = 30 * time.Second
 	newcomerPage   = 500 // newcomers that one sweep step asks the store about
 	// newcomerPlace is how many bytes of what a newcomer sends about itself take one place.
@@ -65,7 +65,7 @@ func (d *Dispatcher) Meet(ctx context.Context, n Newcomer, most int) bool {
 func (d *Dispatcher) BindCollector(ctx context.Context, collector, identity string) error {
 	ttl := dispatch.BindingTTL
 	if d.newcomers.has(collector) {
-		ttl = 2 * NewcomerMemory
+		ttl = 2 * newcomerMemory
 	}
 	owner, err := d.store.BindCollector(ctx, collector, identity, ttl)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *newcomers) silent() map[string]newcomer {
 	out := make(map[string]newcomer)
 	for id, n := range s.met {
 		switch {
-		case time.Since(n.last) < NewcomerMemory:
+		case time.Since(n.last) < newcomerMemory:
 		case n.places == 0:
 			delete(s.met, id)
 		default:
@@ -190,7 +190,7 @@ func (s *newcomers) seen(id string, ago time.Duration) {
 	if last := time.Now().Add(-ago); last.After(n.last) {
 		n.last = last
 	}
-	if time.Since(n.last) >= NewcomerMemory {
+	if time.Since(n.last) >= newcomerMemory {
 		s.free(n)
 		delete(s.met, id)
 	}
@@ -230,18 +230,18 @@ func (d *Dispatcher) forgetSilent(ctx context.Context, page []string, silent map
 	var forgotten []string
 	for i, r := range records {
 		knownBefore := r != nil && now.Sub(r.First) > time.Since(silent[page[i]].first)+newcomerSweep
-		if r != nil && r.Held == 0 && !knownBefore && now.Sub(r.Seen) >= NewcomerMemory {
+		if r != nil && r.Held == 0 && !knownBefore && now.Sub(r.Seen) >= newcomerMemory {
 			forgotten = append(forgotten, page[i])
 		}
 	}
 	if len(forgotten) > 0 {
-		before := now.Add(time.Millisecond - NewcomerMemory) // also those seen just then
+		before := now.Add(time.Millisecond - newcomerMemory) // also those seen just then
 		if _, err = d.store.Forget(ctx, forgotten, before, len(forgotten)); err != nil {
 			return err
 		}
 	}
 	for i, id := range page {
-		ago := NewcomerMemory
+		ago := newcomerMemory
 		if records[i] != nil {
 			ago = now.Sub(records[i].Seen)
 		}

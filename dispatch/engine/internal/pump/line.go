@@ -18,7 +18,7 @@ type Request struct {
 	Once bool
 	// Cached, with Once: use the results of earlier claims and hints. Otherwise each outlet is claimed from.
 	Cached bool
-	// Until is the end of the wait. If a claim is in flight then, the fetch waits for it while ctx lasts.
+	// Until is the end of the wait. If a claim is in flight then, the fetch waits for it while ctx lasts, until it leaves it.
 	Until time.Time
 }
 

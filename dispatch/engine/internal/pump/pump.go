@@ -36,7 +36,7 @@
 //     session may be replaced. It is answered [Refused].
 //   - a caller goes during a claim for it: its grant is given back.
 //   - the wait of a fetch ends during a claim for it: that claim is the last, and its answer
-//     is the fetch's. Otherwise a store slower than the waits would grant and take back the
+//     is the fetch's, unless the fetch has left it. Otherwise a store slower than the waits would grant and take back the
 //     same tasks forever.
 //   - a fetch does not wait: it is answered when each of its outlets was claimed from after
 //     its arrival, and had nothing. Those are as many claims as shards, one after another. A
