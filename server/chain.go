@@ -65,6 +65,7 @@ type chain struct {
 	methods     map[string]*served // those of the API, which are passed to the owner
 	higherEpoch func(uint64) bool  // nil: an epoch stays as it was
 	feeds       func(context.Context, FeedStream) error
+	reaches     func(ctx context.Context, address string) error
 	metrics     *Metrics
 	maxBytes    int             // of a request
 	closing     <-chan struct{} // closed when no more calls are taken
@@ -111,7 +112,7 @@ func (s *Server) newChain() *chain {
 	})
 	drains, drain := context.WithCancel(context.Background()) //nolint:forbidigo // of the server, not of a call
 	return &chain{
-		owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, feeds: s.cfg.Feed, metrics: s.metrics,
+		owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, feeds: s.cfg.Feed, reaches: s.reaches, metrics: s.metrics,
 		maxBytes: s.cfg.MaxReceiveBytes, closing: s.closing, grace: s.patience(), drains: drains, drain: drain,
 		limits: s.limits, peers: s.peers, newcomers: s.cfg.MaxNewCollectors, guard: s.guard, backend: &s.backend, draining: s.draining,
 		log: sampled(time.Second, burst, 100), whole: log,

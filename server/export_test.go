@@ -126,3 +126,6 @@ func ClientTable(rules []OldestClient) string {
 	}
 	return b.String()
 }
+
+// AdvertiseForTest changes the address under which others are to reach the server.
+func (s *Server) AdvertiseForTest(address string) { s.cfg.Advertise = address }

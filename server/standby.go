@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -36,6 +38,21 @@ func (s *Server) StandBy(ctx context.Context, owner Owner) (FeedStream, error) {
 	}
 	context.AfterFunc(ctx, link.Close)
 	return &standbyStream{ctx: ctx, passed: passed}, nil
+}
+
+// reachTimeout is how long an owner tries to reach a dispatcher that is to stand by.
+const reachTimeout = 2 * time.Second
+
+// reaches is an error if another dispatcher of the store is not reached at an address.
+func (s *Server) reaches(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	s.owners.mu.Lock()
+	secret := s.owners.secret
+	s.owners.mu.Unlock()
+	link := relay.NewLink(relay.Config{Sender: s.Advertised(), Address: address, Secret: secret, TLS: s.certs != nil})
+	defer link.Close()
+	return link.Reach(ctx)
 }
 
 // Refuses reports whether the port of an owner refuses a connection: its process has ended, or takes no more calls.
@@ -94,6 +111,11 @@ func (c *chain) feed(stream *relay.Stream) *relaypb.Answer {
 	}()
 	if c.feeds == nil {
 		return &relaypb.Answer{Outcome: relaypb.Outcome_OUTCOME_NOT_OWNER}
+	}
+	if err := c.reaches(ctx, stream.Sender()); err != nil { // as an owner it would be of no use
+		c.trouble.Warn("a dispatcher cannot stand by: this one does not reach its address; give it another one by --advertise",
+			zap.String("address", stream.Sender()), zap.Error(err))
+		return answerOf(status.Errorf(codes.FailedPrecondition, "the owner does not reach %.80q: %v", stream.Sender(), err))
 	}
 	if err := c.feeds(ctx, &feedStream{stream}); err != nil && ctx.Err() == nil {
 		return answerOf(status.Error(codes.Unavailable, err.Error()))

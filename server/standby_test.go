@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,6 +114,25 @@ func TestStandBy_refused(t *testing.T) {
 	standby.Trust([]byte("another secret"))
 	if _, err := standby.StandBy(t.Context(), owner); err == nil {
 		t.Error("a stream is open to an owner of another store")
+	}
+}
+
+// TestStandBy_notReached: a dispatcher that the owner does not reach at its address does not become the standby.
+func TestStandBy_notReached(t *testing.T) {
+	t.Parallel()
+	fed := make(chan struct{}, 1)
+	g := newGroup(t, 2, server.Config{Feed: func(context.Context, server.FeedStream) error { fed <- struct{}{}; return nil }})
+	standby, owner := g.members[1].server, server.Owner{Name: "d1", Address: g.members[0].server.Address(), Epoch: 1}
+	standby.AdvertiseForTest("127.0.0.1:1")
+	stream, err := standby.StandBy(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Receive(); err == nil || !strings.Contains(err.Error(), "does not reach") {
+		t.Errorf("a standby that is not reached gets %v", err)
+	}
+	if len(fed) > 0 {
+		t.Error("it is fed")
 	}
 }
 

@@ -37,18 +37,19 @@ func waggle() []road {
 	const publish, woken = "(*store.hints).publish", "it wakes fetches that wait: the road of FetchTask"
 	const pass, serve = "(*server.passing).pass", "(*server.passing).serve"
 	const passBeats, serveBeats = "(*server.moving).pass", "(*server.moving).serve"
+	const reaches, stands = "(*server.Server).reaches", "a dispatcher is to stand by: a road of its own"
 	const elsewhere, here = "another dispatcher owns the store: a road of its own", "it calls the handler"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", map[string]string{
 			audited: changes, pass: elsewhere, serve: here, engine + "Report": carried, engine + "recall": carried, engine + "beginSession": begun,
-			watch + "refresh": changed, engine + "narrowedEmpty": empty, publish: woken,
+			watch + "refresh": changed, engine + "narrowedEmpty": empty, publish: woken, reaches: stands,
 		}},
 		{"ReportTask", chain, "UnaryHandler", service + "ReportTask", store + "Apply", map[string]string{
 			audited: changes, pass: elsewhere, serve: here, engine + "noteReleased": "only for a task that was released 20 times in a row",
-			publish: woken,
+			publish: woken, reaches: stands,
 		}},
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", map[string]string{
-			engine + "beginSession": begun, passBeats: elsewhere, serveBeats: here, publish: woken,
+			engine + "beginSession": begun, passBeats: elsewhere, serveBeats: here, publish: woken, reaches: stands,
 			"(*server.passedStream).RecvMsg": elsewhere, "(*server.passedStream).SendMsg": elsewhere,
 		}},
 	}

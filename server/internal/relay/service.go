@@ -53,6 +53,7 @@ func (s *Service) HasPeers() bool { return s.streams.Load() > 0 }
 // inbox is one stream of a peer.
 type inbox struct {
 	service *Service
+	sender  string          // the address that the peer is to be reached at
 	ctx     context.Context //nolint:containedctx // of the stream
 	out     *sender
 	unsent  atomic.Int64   // bytes of answers
@@ -90,7 +91,8 @@ type undoable struct {
 
 // Pass serves one stream of a peer, until it ends. Calls that have not ended then are canceled.
 func (s *Service) Pass(stream grpc.BidiStreamingServer[relaypb.PassRequest, relaypb.PassResponse]) error {
-	if err := s.meet(stream); err != nil {
+	sender, err := s.meet(stream)
+	if err != nil {
 		return err
 	}
 	s.Trusted(stream.Context())
@@ -98,10 +100,9 @@ func (s *Service) Pass(stream grpc.BidiStreamingServer[relaypb.PassRequest, rela
 	defer s.streams.Add(-1)
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
-	in := &inbox{service: s, ctx: ctx, out: newSender(stream), end: end, jobs: make(chan job), calls: make(map[uint64]*running)}
+	in := &inbox{service: s, sender: sender, ctx: ctx, out: newSender(stream), end: end, jobs: make(chan job), calls: make(map[uint64]*running)}
 	ended := make(chan error, 1)
 	go func() { ended <- in.receive(stream) }()
-	var err error
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -136,53 +137,60 @@ func (in *inbox) await() {
 }
 
 // meet lets a peer prove that it knows the secret.
-func (s *Service) meet(stream grpc.BidiStreamingServer[relaypb.PassRequest, relaypb.PassResponse]) error {
-	met := make(chan error, 1)
-	go func() { met <- s.shakeHands(stream) }()
+func (s *Service) meet(stream grpc.BidiStreamingServer[relaypb.PassRequest, relaypb.PassResponse]) (sender string, err error) {
+	type peer struct {
+		sender string
+		err    error
+	}
+	met := make(chan peer, 1)
+	go func() {
+		sender, err := s.shakeHands(stream)
+		met <- peer{sender, err}
+	}()
 	late := time.NewTimer(handshakeTimeout)
 	defer late.Stop()
 	select {
-	case err := <-met:
-		return err
+	case p := <-met:
+		return p.sender, p.err
 	case <-late.C: // with this return the stream ends, and with it the goroutine
-		return status.Errorf(codes.DeadlineExceeded, "the peer did not prove itself within %v", handshakeTimeout)
+		return "", status.Errorf(codes.DeadlineExceeded, "the peer did not prove itself within %v", handshakeTimeout)
 	}
 }
 
-func (s *Service) shakeHands(stream grpc.BidiStreamingServer[relaypb.PassRequest, relaypb.PassResponse]) error {
+func (s *Service) shakeHands(stream grpc.BidiStreamingServer[relaypb.PassRequest, relaypb.PassResponse]) (sender string, err error) {
 	secret := s.To.Secret()
 	first, err := stream.Recv()
 	if err != nil {
-		return err
+		return "", err
 	}
 	hello := first.GetHello()
 	switch {
 	case hello == nil:
-		return status.Error(codes.InvalidArgument, "the stream does not begin with hello")
+		return "", status.Error(codes.InvalidArgument, "the stream does not begin with hello")
 	case hello.GetVersion() != Version:
-		return status.Errorf(codes.FailedPrecondition, "the peer %.80q passes calls by version %d of the protocol; this dispatcher has version %d",
+		return "", status.Errorf(codes.FailedPrecondition, "the peer %.80q passes calls by version %d of the protocol; this dispatcher has version %d",
 			hello.GetSender(), hello.GetVersion(), Version)
 	case len(secret) == 0:
-		return status.Error(codes.FailedPrecondition, "this dispatcher has no store that others share")
+		return "", status.Error(codes.FailedPrecondition, "this dispatcher has no store that others share")
 	}
 	binding, err := bindingOf(stream.Context())
 	if err != nil {
-		return err
+		return "", err
 	}
 	nonce := newNonce()
 	challenge := &relaypb.Challenge{Nonce: nonce, Proof: prove(secret, asOwner, hello.GetNonce(), nonce, binding)}
 	if err := stream.Send(&relaypb.PassResponse{Item: &relaypb.PassResponse_Challenge{Challenge: challenge}}); err != nil {
-		return err
+		return "", err
 	}
 	second, err := stream.Recv()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !proves(second.GetProof().GetProof(), secret, asSender, hello.GetNonce(), nonce, binding) {
-		return status.Error(codes.PermissionDenied, "the peer does not know the secret of the store: it has another store")
+		return "", status.Error(codes.PermissionDenied, "the peer does not know the secret of the store: it has another store")
 	}
 	welcome := &relaypb.Welcome{MaxAge: durationpb.New(s.MaxAge), MaxBytes: int64(s.MaxBytes)}
-	return stream.Send(&relaypb.PassResponse{Item: &relaypb.PassResponse_Welcome{Welcome: welcome}})
+	return hello.GetSender(), stream.Send(&relaypb.PassResponse{Item: &relaypb.PassResponse_Welcome{Welcome: welcome}})
 }
 
 // receive takes items until the stream ends.
@@ -363,6 +371,9 @@ type Stream struct {
 	ctx   context.Context //nolint:containedctx // of the stream
 	in    chan *relaypb.Message
 }
+
+// Sender is the address at which the dispatcher that passes the stream is to be reached.
+func (s *Stream) Sender() string { return s.inbox.sender }
 
 // Context ends when the caller has gone.
 func (s *Stream) Context() context.Context { return s.ctx }

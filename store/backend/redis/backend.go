@@ -156,6 +156,7 @@ func (b *Backend) acquire(ctx context.Context) (backend.Term, error) {
 	b.gathering = false
 	b.inherit()
 	b.counts.gained.Store(int64(len(b.gains)))
+	b.counts.acquired.Store(true)
 	slices.SortFunc(b.gains, func(x, y backend.Gain) int { return cmp.Compare(x.Shard, y.Shard) })
 	return backend.Term{
 		Kind: "redis", Epoch: b.shards[0].epoch().Number, Keyed: true, Shards: len(b.shards), Gained: b.gains,

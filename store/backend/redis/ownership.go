@@ -16,6 +16,7 @@ type counts struct {
 	rewrites, rewritten, deleted, loaded, lost         atomic.Int64
 	loads, warm, forced, fencedAt                      atomic.Int64
 	groupTime, unowned, loadTime, selfFencedAt, gained atomic.Int64
+	acquired                                           atomic.Bool // and nothing was loaded since
 
 	mu     sync.Mutex  // guards what follows
 	recent []time.Time // the last changes
@@ -74,7 +75,7 @@ func (c *counts) fence(now time.Time) {
 
 // load counts a load: those of the shards that Acquire has returned are one.
 func (c *counts) load(took time.Duration, items int) {
-	if c.gained.Add(-1) < 0 {
+	if c.gained.Add(-1) < 0 || c.acquired.Swap(false) {
 		c.loadTime.Store(0)
 		c.loaded.Store(0)
 	}

@@ -17,7 +17,7 @@ func Owner(sh *human.Sheet, o *pb.Ownership, store *pb.StoreInfo) {
 	missing := o.GetWithoutStandbyDuration().AsDuration()
 	none := "none"
 	if missing == 0 {
-		none = "none: no other dispatcher is there"
+		none = "none: no other dispatcher stands by"
 	}
 	sh.Line("Standby", cmp.Or(o.GetStandby(), none))
 	sh.LineIf(o.GetStandby() != "" && o.GetShardsWithoutStandby() > 0, "", "%d of %s have none", o.GetShardsWithoutStandby(),

@@ -71,7 +71,7 @@ func TestStats_ownership(t *testing.T) {
 		t.Errorf("a store without an owner:\n%s", got)
 	}
 	reply.Ownership = &pb.Ownership{}
-	if got := run(t, reply); !strings.Contains(got, "Owner       none, epoch 0\nStandby     none: no other dispatcher is there\nChanges     0 of owner, 0ms without, 0 terms ran out\nGroups      0 kept, 0 refused by epoch\nDispatcher") {
+	if got := run(t, reply); !strings.Contains(got, "Owner       none, epoch 0\nStandby     none: no other dispatcher stands by\nChanges     0 of owner, 0ms without, 0 terms ran out\nGroups      0 kept, 0 refused by epoch\nDispatcher") {
 		t.Errorf("nothing was seen yet:\n%s", got)
 	}
 	reply.Ownership = &pb.Ownership{
