@@ -216,14 +216,16 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 		err = b.record(&next)
 	}
 	switch {
-	case !same:
+	case !known || old.info.Session != session || next.info.Ended != old.info.Ended:
 		return state, next.unkept, err
 	case timely, err != nil: // the backend does without: also if it is away when it is to have the time
 		if next.seen != old.seen {
 			b.seen.Remove(old.seen, old)
 			b.seen.Insert(next.seen, old)
 		}
-		*old = next
+		if *old = next; !timely { // it is to have it yet
+			old.recorded = old.seen - seenRecorded
+		}
 	default:
 		next.unkept = old.unkept
 	}
@@ -489,6 +491,9 @@ func (b *accessBook) bind(collector, identity string, ttl time.Duration) (*bindi
 	switch {
 	case err == nil:
 		next.unkept = b.last
+		if old != nil { // that stands, whether or not it is kept for longer
+			next.unkept = old.unkept
+		}
 		return next, nil
 	case old != nil:
 		return old, nil

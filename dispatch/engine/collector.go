@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -290,11 +291,15 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 // ofOneShard has a repeat get no more than it asks for: one that was moved to another shard has a grant in both until the first is given
 // back.
 func (d *Dispatcher) ofOneShard(ctx context.Context, poll dispatch.Poll, grants []dispatch.Grant) []dispatch.Grant {
-	shards := d.shardsOf(grants)
-	for _, shard := range shards[1:] {
-		d.pump.GiveBack(ctx, shard, poll)
+	// It leaves a shard after that has granted to it: the last grant is what the call was answered with.
+	last := slices.MaxFunc(grants, func(a, b dispatch.Grant) int { return cmp.Compare(a.Token.Fence, b.Token.Fence) })
+	of := d.shardOf(last.Task.ID)
+	for _, shard := range d.shardsOf(grants) {
+		if shard != of {
+			d.pump.GiveBack(ctx, shard, poll)
+		}
 	}
-	return slices.DeleteFunc(grants, func(g dispatch.Grant) bool { return d.shardOf(g.Task.ID) != shards[0] })
+	return slices.DeleteFunc(grants, func(g dispatch.Grant) bool { return d.shardOf(g.Task.ID) != of })
 }
 
 // poll notes a poll. It does so in a goroutine of its own, so that the stack of a fetch that waits does not have the size that the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type shard struct {
 	owned   bool          // a term goes on, so far as is known
 	closed  error         // why nothing may be answered or added now; nil: all may
 	quits   bool          // no term follows
+	flushes bool          // it is about to be released: nothing is written but what waits
 	lostAt  time.Time     // since when it does not serve; zero: it does
 	line    protocol.Line
 	before  time.Time // when the owner before has renewed last, by the clock of Redis; zero: nobody knows
@@ -224,7 +226,8 @@ func (s *shard) epoch() protocol.Epoch {
 func (s *shard) flush(ctx context.Context) {
 	for {
 		s.mu.Lock()
-		done := !s.owned || len(s.queue) == 0
+		s.flushes = true
+		done := !s.owned || s.flushed()
 		s.mu.Unlock()
 		if done {
 			return
@@ -237,10 +240,15 @@ func (s *shard) flush(ctx context.Context) {
 	}
 }
 
+// flushed reports whether no group has anything that is not kept. The mutex is held.
+func (s *shard) flushed() bool {
+	return !slices.ContainsFunc(s.queue, func(f *pendingGroup) bool { return !f.nothing })
+}
+
 // quit ends a term for good, and reports whether the record is to be released: no group is on its way.
 func (s *shard) quit() bool {
 	s.mu.Lock()
-	clean := s.owned && len(s.queue) == 0
+	clean := s.owned && s.flushed()
 	s.quits = true
 	s.mu.Unlock()
 	s.lose(errStopped)

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/store/backend/redis/protocol"
-	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
 // writer sends the groups of a shard, one at a time, for a term.
@@ -171,9 +170,9 @@ func (w *writer) inDoubt() <-chan time.Time {
 func (w *writer) queueEmpty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.queue) == 0 {
+	if len(w.queue) == 0 && w.closed == nil && !w.flushes {
 		f := newPending()
-		f.whole, f.raw = true, binary.LittleEndian.AppendUint64(nil, ms.Micros(w.b.clock.now()))
+		f.whole, f.nothing, f.raw = true, true, binary.LittleEndian.AppendUint64(nil, uint64(w.b.clock.now().UnixMicro()))
 		w.queue = append(w.queue, f)
 	}
 }

@@ -68,8 +68,11 @@ func (p *Pump) nothing(w *waiter) Outcome {
 		for i := range at.line.outlets {
 			o := &at.line.outlets[i]
 			outlets++
-			if o.err != nil {
+			switch {
+			case o.err != nil:
 				failing, failed = failing+1, o.err
+			case w.Once && o.slow && o.asked < w.arrival:
+				failing, failed = failing+1, errSlow
 			}
 			if o.wait == dispatch.WaitThrottled || out.Wait != dispatch.WaitThrottled && o.wait == dispatch.WaitHeld {
 				out.Wait = o.wait
@@ -113,7 +116,7 @@ func (p *Pump) askedEverywhere(w *waiter) bool {
 // answerOnce answers the fetches of a line that do not wait, after a claim from each of their outlets.
 func (p *Pump) answerOnce(l *line) {
 	for _, w := range slices.Clone(l.once) {
-		if !w.claiming && p.askedEverywhere(w) {
+		if w.claims == 0 && p.askedEverywhere(w) {
 			p.finish(w, p.nothing(w))
 		}
 	}
@@ -121,7 +124,7 @@ func (p *Pump) answerOnce(l *line) {
 
 // failed answers the waiters of a claim with its error. The effect of the claim is unknown; a repeat with the same
 // client token gets its grant. It returns the waiters that are gone, which may have a grant.
-func (p *Pump) failed(c *claim, err error) (gone []*waiter) {
+func (p *Pump) failed(c *claim, err error) (gone []dispatch.Poll) {
 	o := c.outlet
 	if o.err == nil {
 		p.cfg.Log.Warn("claim failed; waiting fetches get a retryable error", zap.String("pool", o.line.pool), zap.Int("shard", o.shard), zap.Error(err))
@@ -133,11 +136,13 @@ func (p *Pump) failed(c *claim, err error) (gone []*waiter) {
 	}
 	o.backoff = min(max(2*o.backoff, firstBackoff), longest)
 	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // outlets must not come back in step
-	for _, w := range c.waiters {
-		if w.finished {
-			gone = append(gone, w)
+	for i, w := range c.waiters {
+		if w.finished || c.left {
+			gone = append(gone, c.wants[i].Poll)
 		}
-		p.finish(w, Outcome{End: Failed, Err: err})
+		if !c.left {
+			p.finish(w, Outcome{End: Failed, Err: err})
+		}
 	}
 	return gone
 }
@@ -206,28 +211,25 @@ func opens(o *outlet, reply *dispatch.ClaimReply, served, waiters int) (open boo
 }
 
 // deliver answers the waiters with a grant. It returns those that have a grant and are gone.
-func (p *Pump) deliver(c *claim, reply *dispatch.ClaimReply) (gone []*waiter) {
+func (p *Pump) deliver(c *claim, reply *dispatch.ClaimReply) (gone []dispatch.Poll) {
 	o, waiters, began := c.outlet, c.waiters, c.began
 	served, granted := 0, 0
 	for i, w := range waiters {
 		n := len(reply.Grants[i])
 		granted += n
 		switch {
-		case n > 0 && w.of != nil && !w.of.finished && !w.of.claiming:
-			served++
-			p.finish(w.of, Outcome{End: Granted, Grants: reply.Grants[i], Call: w.Want.Call, At: began})
 		case w.finished && n > 0:
-			gone = append(gone, w)
+			gone = append(gone, c.wants[i].Poll)
 		case w.finished:
 		case n > 0:
 			served++
-			p.finish(w, Outcome{End: Granted, Grants: reply.Grants[i], Call: w.Want.Call, At: began})
+			p.finish(w, Outcome{End: Granted, Grants: reply.Grants[i], Call: c.wants[i].Call, At: began})
 		case reply.Used[i]:
 			served++
 			p.finish(w, Outcome{End: TokenUsed})
 		}
 	}
-	if open, _ := opens(o, reply, served, len(waiters)); open && !reply.More && !o.line.narrow && granted < bounds.MaxClaimTasks {
+	if open, _ := opens(o, reply, served, len(waiters)); open && !c.left && !reply.More && !o.line.narrow && granted < bounds.MaxClaimTasks {
 		for _, w := range waiters { // the store has something for anybody but these
 			p.finish(w, Outcome{End: Refused})
 		}

@@ -23,7 +23,7 @@ func (p *Pump) HoldsChanged() {
 // sendAway answers the fetches that must get nothing.
 func (p *Pump) sendAway() {
 	for _, w := range p.waiting {
-		if !w.claiming {
+		if w.claims == w.left {
 			p.sentAway(w, p.cfg.Holds())
 		}
 	}

@@ -60,10 +60,11 @@ type waiter struct {
 	arrival  uint64
 	answer   chan Outcome // holds one
 	places   []place
-	claiming bool // a claim for it is in flight
-	last     bool // its wait is over: that claim is the last
+	claims   int  // in flight for it
+	left     int  // of these: others may be made beside them
+	wasLeft  bool // what such a claim has granted may be given back yet
+	last     bool // its wait is over: these claims are the last
 	finished bool
-	of       *waiter // a double has the waiter that was moved to another outlet
 }
 
 // place is the position of a waiter in a line.
@@ -144,7 +145,7 @@ func (o *outlet) hint(at time.Time) {
 
 // busy reports whether there is no next claim yet.
 func (o *outlet) busy() bool {
-	return o.deciding || o.keeping >= mostKeeping || !o.answers() && o.keeping > 0
+	return o.deciding || o.keeping >= mostKeeping || !o.answers() && o.keeping > 0 && (o.err != nil || o.line.works())
 }
 
 // answers reports whether the shard answers in time, as far as is known.
@@ -205,7 +206,7 @@ func (l *line) pick(picked []*waiter, limit int) []*waiter {
 	}
 	for e := l.waiters.Front(); e != nil && len(picked) < limit; e = e.Next() {
 		w := e.Value.(*waiter) //nolint:forcetypeassert // the list holds nothing else
-		if w.claiming {
+		if w.claims > w.left || w.last {
 			continue
 		}
 		if tasks += w.Want.Max; len(picked) > 0 && tasks > bounds.MaxClaimTasks {
@@ -219,7 +220,7 @@ func (l *line) pick(picked []*waiter, limit int) []*waiter {
 // markClaimed records that a claim for the waiters is in flight.
 func markClaimed(waiters []*waiter) {
 	for _, w := range waiters {
-		w.claiming = true
+		w.claims++
 	}
 }
 

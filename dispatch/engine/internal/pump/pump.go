@@ -30,8 +30,8 @@
 //     they repeat their client tokens. The outlet backs off. While another outlet of the line
 //     works, it is tried again by claims for no fetch, so that a shard that is away delays none.
 //   - a claim is not answered within a moment, while another outlet of the line works: its
-//     fetches are claimed for there, too. What comes of it is theirs if they have nothing else
-//     by then, else it is given back.
+//     fetches are claimed for there, too, under other calls. What comes first is theirs, the
+//     rest is given back.
 //   - a claim grants nothing to a fetch although work is left for anybody: the fetch's
 //     session may be replaced. It is answered [Refused].
 //   - a caller goes during a claim for it: its grant is given back.
@@ -99,7 +99,7 @@ type Config struct {
 	MaxWaiters int
 	// Holds are those in force, as far as is known: claims are made by them.
 	Holds func() *holdbook.Book
-	// NextCall makes the name of a call, for the grants of a fetch that was moved to another shard.
+	// NextCall makes the name of a call, for a second claim for a fetch.
 	NextCall func() string
 	// CatchUp reads the holds after a shard has refused a claim by older ones.
 	CatchUp func(ctx context.Context) error
@@ -213,7 +213,7 @@ func (p *Pump) enter(w *waiter) {
 	for _, at := range w.places {
 		p.step(at.line)
 	}
-	if w.Once && !w.claiming && p.askedEverywhere(w) { // all of its pools are held, or have nothing as far as is known
+	if w.Once && w.claims == 0 && p.askedEverywhere(w) { // all of its pools are held, or have nothing as far as is known
 		p.finish(w, p.nothing(w))
 	}
 }
@@ -222,7 +222,7 @@ func (p *Pump) enter(w *waiter) {
 func (p *Pump) expire(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.last = w.claiming; !w.last {
+	if w.last = w.claims > 0; !w.last {
 		p.finish(w, p.nothing(w))
 	}
 }
@@ -319,7 +319,7 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 	markClaimed(waiters)
 	p.spawn(func(ctx context.Context) {
 		if len(waiters) == 0 {
-			p.claim(context.WithoutCancel(ctx), o, nil, p.cfg.Holds().Version, 0)
+			p.claim(context.WithoutCancel(ctx), &claim{outlet: o}, p.cfg.Holds().Version, 0)
 			return
 		}
 		gather(func() bool {
@@ -327,8 +327,8 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 			defer p.mu.Unlock()
 			return len(o.line.pick(waiters, o.served)) >= o.served
 		})
-		if waiters, holds, last := p.choose(o, waiters); len(waiters) > 0 {
-			p.claim(context.WithoutCancel(ctx), o, waiters, holds, last)
+		if c, holds, last := p.choose(o, waiters); len(c.waiters) > 0 {
+			p.claim(context.WithoutCancel(ctx), c, holds, last)
 		}
 	})
 }
@@ -352,39 +352,52 @@ func gather(enough func() bool) {
 // choose fixes the waiters of a claim, and returns the version of the holds that allow all of them; a shard with newer
 // holds refuses the claim. last is the arrival of the last waiter before the claim. Without a waiter there is nothing
 // to claim.
-func (p *Pump) choose(o *outlet, waiters []*waiter) (chosen []*waiter, version int64, last uint64) {
+func (p *Pump) choose(o *outlet, waiters []*waiter) (c *claim, version int64, last uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	c = &claim{outlet: o}
 	holds := p.cfg.Holds()
 	if holds.StopsPool(o.line.pool) {
 		p.ended(o, waiters)
-		return nil, 0, 0
+		return c, 0, 0
 	}
 	stopped := func(w *waiter) bool { return w.finished || p.sentAway(w, holds) }
 	waiters = slices.DeleteFunc(waiters, stopped)
-	waiters = slices.DeleteFunc(o.line.pick(waiters, o.limit), stopped)
-	markClaimed(waiters)
-	if len(waiters) == 0 {
+	chosen := o.line.pick(waiters, o.limit)
+	markClaimed(chosen[len(waiters):])
+	c.waiters = slices.DeleteFunc(chosen, stopped)
+	for _, w := range c.waiters {
+		want := w.Want
+		if w.wasLeft { // what each claim has granted can be given back alone
+			want.Call = p.cfg.NextCall()
+		}
+		c.wants = append(c.wants, want)
+	}
+	if len(c.waiters) == 0 {
 		p.ended(o, nil)
 	}
-	return waiters, holds.Version, p.arrivals
+	return c, holds.Version, p.arrivals
 }
 
-// claim is one that is under way. The pump's mutex guards its waiters, and ended.
+// claim is one that is under way. The pump's mutex guards left and ended.
 type claim struct {
 	*outlet
 	waiters []*waiter
+	wants   []dispatch.Want // of these
 	began   time.Time
+	left    bool // its waiters may be claimed for elsewhere
 	ended   bool
 }
 
 // keptWithin is how long a claim has its waiters, if others could serve them. An answer of Redis takes a hundredth of that.
 const keptWithin = 300 * time.Millisecond
 
-// moveOn has the waiters of a claim that takes too long be claimed for elsewhere, once another outlet of the line works. The claim goes on
-// for doubles of them: what it grants is theirs if nobody else has it for them by then, and given back if somebody has. From now on
-// their grants are those of another call, which a give-back leaves alone.
-func (p *Pump) moveOn(c *claim) {
+// errSlow is that of a fetch that does not wait for the shard.
+var errSlow = fmt.Errorf("%w: it takes more than %v", dispatch.ErrStoreUnavailable, keptWithin)
+
+// letGo lets the waiters of a claim that takes too long be claimed for elsewhere, once another outlet of the line works. The claim that
+// is the first to bring something is answered, and what others bring is given back.
+func (p *Pump) letGo(c *claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.ended {
@@ -392,15 +405,15 @@ func (p *Pump) moveOn(c *claim) {
 	}
 	c.slow = true
 	if !c.line.works() {
-		time.AfterFunc(keptWithin, func() { p.moveOn(c) })
+		time.AfterFunc(keptWithin, func() { p.letGo(c) })
 		return
 	}
-	moved := slices.Clone(c.waiters)
-	for i, w := range moved {
-		c.waiters[i] = &waiter{Request: w.Request, finished: true, of: w}
-		w.Want.Call, w.claiming = p.cfg.NextCall(), false
+	c.left = true
+	for _, w := range c.waiters {
+		w.left++
+		w.wasLeft = true
 	}
-	p.goOn(c.outlet, moved)
+	p.goOn(c.outlet, c.waiters)
 }
 
 // mostKeeping is how many claims of an outlet may be decided and not kept. While one is being kept the next one is made: with 1 a store
@@ -409,14 +422,11 @@ const mostKeeping = 4
 
 // claim makes a claim with a version of the holds, and handles its answer. last is the arrival of the last waiter
 // before the claim.
-func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds int64, last uint64) {
-	wants := make([]dispatch.Want, len(waiters))
-	for i, w := range waiters {
-		wants[i] = w.Want
-	}
-	c := &claim{outlet: o, waiters: slices.Clone(waiters), began: time.Now()}
+func (p *Pump) claim(ctx context.Context, c *claim, holds int64, last uint64) {
+	o := c.outlet
+	c.began = time.Now()
 	if len(o.line.outlets) > 1 {
-		defer time.AfterFunc(keptWithin, func() { p.moveOn(c) }).Stop()
+		defer time.AfterFunc(keptWithin, func() { p.letGo(c) }).Stop()
 	}
 	early := false
 	decided := func(reply *dispatch.ClaimReply) {
@@ -428,7 +438,7 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 		o.keeping++
 		p.step(o.line)
 	}
-	reply, err := p.ask(ctx, o, wants, holds, decided)
+	reply, err := p.ask(ctx, o, c.wants, holds, decided)
 	if errors.Is(err, dispatch.ErrStaleHolds) {
 		p.caughtUp(c, holds, p.cfg.CatchUp(ctx))
 		return
@@ -437,11 +447,11 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 	for _, g := range reply.Grants {
 		granted += len(g)
 	}
-	if len(wants) > 0 {
-		p.cfg.Observer.Claimed(len(wants), granted, time.Since(c.began), err)
+	if len(c.wants) > 0 {
+		p.cfg.Observer.Claimed(len(c.wants), granted, time.Since(c.began), err)
 	}
 	p.mu.Lock()
-	var gone []*waiter
+	var gone []dispatch.Poll
 	switch {
 	case err != nil:
 		gone = p.failed(c, err)
@@ -464,12 +474,11 @@ func (p *Pump) claim(ctx context.Context, o *outlet, waiters []*waiter, holds in
 	} else {
 		o.deciding = false
 	}
-	c.ended = true
-	p.released(o, c.waiters)
+	p.released(c)
 	p.mu.Unlock()
 	var all sync.WaitGroup
-	for _, w := range gone {
-		all.Go(func() { p.giveBack(ctx, o.shard, w.Want.Poll) })
+	for _, poll := range gone {
+		all.Go(func() { p.giveBack(ctx, o.shard, poll) })
 	}
 	all.Wait()
 }
@@ -504,22 +513,25 @@ func (p *Pump) caughtUp(c *claim, holds int64, err error) {
 	}
 	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
 	o.until = time.Now()
-	c.ended = true
-	p.ended(o, c.waiters)
+	o.deciding = false
+	p.released(c)
 }
 
-// ended releases an outlet and its waiters after a claim.
+// ended releases an outlet and its waiters, for which no claim is made.
 func (p *Pump) ended(o *outlet, waiters []*waiter) {
 	o.deciding = false
-	p.released(o, waiters)
+	p.released(&claim{outlet: o, waiters: waiters})
 }
 
 // released releases the waiters of a claim.
-func (p *Pump) released(o *outlet, waiters []*waiter) {
-	for _, w := range waiters {
-		w.claiming = false
+func (p *Pump) released(c *claim) {
+	c.ended = true
+	for _, w := range c.waiters {
+		if w.claims--; c.left {
+			w.left--
+		}
 	}
-	p.goOn(o, waiters)
+	p.goOn(c.outlet, c.waiters)
 }
 
 // goOn handles the waiters without a grant, and continues their lines.
@@ -529,7 +541,7 @@ func (p *Pump) goOn(o *outlet, waiters []*waiter) {
 		for _, at := range w.places {
 			lines[at.line] = struct{}{}
 		}
-		if w.last {
+		if w.last && w.claims == 0 {
 			p.finish(w, p.nothing(w))
 		} else if !w.finished {
 			p.sentAway(w, p.cfg.Holds())
@@ -576,7 +588,7 @@ func (p *Pump) giveBack(ctx context.Context, shard int, poll dispatch.Poll) {
 			}
 			return
 		}
-		time.Sleep(p.jittered(min(firstBackoff<<min(try, 10), longestBackoff)))
+		<-time.After(p.jittered(min(firstBackoff<<min(try, 10), longestBackoff)))
 		if p.Draining() && (try >= giveBackTries || time.Since(began) > p.cfg.Timeout) || time.Since(began) > giveBackFor {
 			p.GiveBackFailed(poll, zap.Int("shard", shard), zap.Error(err))
 			return
