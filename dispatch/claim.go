@@ -7,13 +7,13 @@ import (
 
 // Claims hands out leases. The file scheduling.md in this folder has the order of grants and the gates.
 type Claims interface {
-	// BeginPoll records a poll in the collector's home shard. It returns what an earlier call with the same client
-	// token was granted in any shard and still holds, or that the token was used, while Claim remembers that. A shard
-	// that is away is not waited for, unless it is known to have granted the token something. The shard that has the
-	// collectors is waited for only if the session is new. The poll's Call is added to the calls of the grant (GiveBack). A new session replaces the collector's current one. A replaced
-	// session is refused (PollState.Replaced), and after this call returns, claims in that shard refuse it too. Call it
-	// before a fetch waits; in a store of one shard Claim works without it. It is atomic. Repeated with the same
-	// Call it returns the current state.
+	// BeginPoll records a poll: when the collector was seen, and in its home shard which session is the current one. It returns what an
+	// earlier call with the same client token was granted in any shard and still holds, or that the token was used, while Claim remembers
+	// that. A shard that is away is not waited for, unless it is known to have granted the token something. The shard that has the
+	// collectors is waited for only if the session is new. The poll's Call is added to the calls of the grant (GiveBack). A new session
+	// replaces the collector's current one. A replaced session is refused (PollState.Replaced), and after this call returns, claims in
+	// the home shard refuse it too. Call it before a fetch waits; in a store of one shard Claim works without it. It is atomic. Repeated
+	// with the same Call it returns the current state.
 	BeginPoll(ctx context.Context, poll Poll) (PollState, error)
 
 	// Claim grants tasks of pool in shard to wants, first want first. Each want is atomic: its tasks are LEASED under

@@ -84,9 +84,14 @@ func (s *Server) Trust(secret []byte) {
 	}
 }
 
+// linkTo is the config of a link to another dispatcher, by one who holds the lock of owners.
+func (s *Server) linkTo(address string) relay.Config {
+	return relay.Config{Sender: s.Advertised(), Address: address, Secret: s.owners.secret, TLS: s.certs != nil}
+}
+
 // link makes a link to an owner, by one who holds the lock of owners.
 func (s *Server) link(owner Owner) *relay.Link {
-	link := relay.NewLink(relay.Config{Sender: s.Advertised(), Address: owner.Address, Secret: s.owners.secret, TLS: s.certs != nil})
+	link := relay.NewLink(s.linkTo(owner.Address))
 	if s.owners.links == nil {
 		link.Close()
 	} else {

@@ -28,9 +28,10 @@ type FeedStream interface {
 // StandBy opens a stream to the owner of the store, which gives it to its [Config.Feed]. It ends with ctx.
 func (s *Server) StandBy(ctx context.Context, owner Owner) (FeedStream, error) {
 	s.owners.mu.Lock()
-	secret := s.owners.secret
+	to := s.linkTo(owner.Address)
 	s.owners.mu.Unlock()
-	link := relay.NewLink(relay.Config{Sender: s.Advertised(), Address: owner.Address, Secret: secret, TLS: s.certs != nil, Lasts: true})
+	to.Lasts = true
+	link := relay.NewLink(to)
 	passed, err := link.Open(ctx, relay.Keep, &relaypb.Call{Method: relay.StandByMethod, Epoch: owner.Epoch})
 	if err != nil {
 		link.Close()
@@ -48,9 +49,8 @@ func (s *Server) reaches(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	s.owners.mu.Lock()
-	secret := s.owners.secret
+	link := relay.NewLink(s.linkTo(address))
 	s.owners.mu.Unlock()
-	link := relay.NewLink(relay.Config{Sender: s.Advertised(), Address: address, Secret: secret, TLS: s.certs != nil})
 	defer link.Close()
 	return link.Reach(ctx)
 }

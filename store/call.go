@@ -135,6 +135,26 @@ type seen struct {
 	last  backend.Commit // nil: nothing was changed yet
 }
 
+// kept waits until a record of the part is kept, of which unkept is the group; nil: it is. The term of the shard counts only
+// until then.
+func (p *part) kept(ctx context.Context, unkept *backend.Commit) error {
+	p.mu.Lock()
+	group := *unkept
+	p.mu.Unlock()
+	if group == nil {
+		return nil
+	}
+	if err := p.clock.durable(ctx, seen{bookShard, group}); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if *unkept == group {
+		*unkept = nil
+	}
+	return nil
+}
+
 // commit runs a change while the call holds the mutex, and has what it has changed kept, which group appends; room and grows are as
 // [machine.Command] has them. A change of nothing has no group, unless it is one of all shards: then last is later than all before
 // in any part.

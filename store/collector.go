@@ -50,33 +50,21 @@ func (s *Store) Beat(ctx context.Context, beat dispatch.CollectorInfo) (dispatch
 
 // meet records that a session was seen. The home shard of the collector refuses the replaced session at once; the other
 // shards do so after EndSession. So a session that is known goes on while the shard of the collectors is away.
-func (s *Store) meet(ctx context.Context, collector, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, err error) {
-	var unkept backend.Commit
+func (s *Store) meet(ctx context.Context, id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, err error) {
+	var of *collector
 	_, err = s.collectors.hold(func() (err error) {
-		state, unkept, err = s.collectors.meet(collector, session, told)
+		state, of, err = s.collectors.meet(id, session, told)
 		return err
 	})
 	if err != nil {
 		return state, err
 	}
-	var all []seen
-	if unkept != nil {
-		all = append(all, seen{bookShard, unkept})
-	}
 	if state.NewSession {
-		marked, err := s.shardOfName(collector).perform(&machine.Mark{Collector: collector, Session: session})
-		if err != nil {
+		if err := s.shardOfName(id).do(ctx, &machine.Mark{Collector: id, Session: session}); err != nil {
 			return state, err
 		}
-		all = append(all, marked)
 	}
-	if err := s.durable(ctx, all...); err != nil {
-		return state, err
-	}
-	if unkept != nil {
-		s.collectors.recorded(collector, unkept)
-	}
-	return state, nil
+	return state, s.collectors.kept(ctx, &of.unkept)
 }
 
 // EndSession implements [dispatch.Leases].
@@ -87,19 +75,25 @@ func (s *Store) EndSession(ctx context.Context, shard int, collector, keep strin
 	}
 	c := machine.EndSession{Mark: machine.Mark{Collector: collector, Session: keep}, Limit: max(limit, 1)}
 	ended, err := s.endSession(sh, &c)
-	all := []seen{ended}
 	if err == nil && len(c.Held) == 0 && sh == s.shardOfName(collector) {
-		var last backend.Commit
-		last, err = s.collectors.hold(func() error { return s.collectors.sessionEnded(collector, keep) })
-		all = append(all, seen{bookShard, last})
+		err = s.noteEnded(ctx, collector, keep)
 	}
 	if err == nil {
-		err = s.durable(ctx, all...)
-	}
-	if err == nil && len(all) > 1 {
-		s.collectors.recorded(collector, all[1].last)
+		err = s.durable(ctx, ended)
 	}
 	return c.Held, err
+}
+
+// noteEnded notes that the older sessions were ended in the home shard.
+func (s *Store) noteEnded(ctx context.Context, id, keep string) (err error) {
+	var of *collector
+	if _, err = s.collectors.hold(func() (err error) {
+		of, err = s.collectors.sessionEnded(id, keep)
+		return err
+	}); err != nil || of == nil {
+		return err
+	}
+	return s.collectors.kept(ctx, &of.unkept)
 }
 
 // endSession makes the change, unless the session to keep was replaced itself.
@@ -162,11 +156,10 @@ type collector struct {
 	info     dispatch.CollectorInfo
 	first    int64
 	seen     int64
-	recorded int64    // seen, as the backend has it
-	told     bool     // info came with a beat
-	replaced []string // sessions, the newest last
-	// unkept is the group of its last record; nil: it is kept.
-	unkept backend.Commit
+	recorded int64          // seen, as the backend has it
+	told     bool           // info came with a beat
+	replaced []string       // sessions, the newest last
+	unkept   backend.Commit // see [part.kept]
 	// fresh: the session has replaced another, and EndSession has not ended
 	// that one in the collector's home shard.
 	fresh bool
@@ -182,23 +175,23 @@ func (b *collectorBook) known(id string) (c *collector, ok bool) {
 }
 
 // meet records that a session of a collector was seen, in a beat or in a poll (which has no info), and returns whether
-// it is the current one, with what must be kept before the answer. After a session's last beat nothing changes its info. The last beat of another session than
-// the current one changes nothing.
-func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, unkept backend.Commit, err error) {
-	var next collector
+// it is the current one, with the record that must be kept before the answer. After a session's last beat nothing changes its info.
+// The last beat of another session than the current one changes nothing.
+func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (state dispatch.PollState, of *collector, err error) {
+	next := new(collector)
 	old, known := b.known(id)
 	switch {
 	case !known:
-		next = collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now}
+		*next = collector{info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now}
 	case old.info.Session == session:
-		next = *old
+		*next = *old
 	case slices.Contains(old.replaced, session):
-		return dispatch.PollState{Replaced: true}, old.unkept, nil
+		return dispatch.PollState{Replaced: true}, old, nil
 	case told != nil && told.Ended:
-		return dispatch.PollState{}, old.unkept, nil
+		return dispatch.PollState{}, old, nil
 	default:
 		replaced := old.replaced[max(0, len(old.replaced)-maxReplaced+1):]
-		next = collector{
+		*next = collector{
 			info: dispatch.CollectorInfo{ID: id, Session: session}, first: b.now, seen: old.seen, fresh: true,
 			replaced: append(slices.Clone(replaced), old.info.Session),
 		}
@@ -210,26 +203,27 @@ func (b *collectorBook) meet(id, session string, told *dispatch.CollectorInfo) (
 	if noted := told == nil && !next.fresh && b.now >= next.seen && b.now < next.seen+ms.Span(dispatch.PollNoted); !noted {
 		next.seen = b.now
 	}
-	same := known && old.info.Session == session && old.told == next.told && old.info.Ended == next.info.Ended
-	timely := same && next.seen < next.recorded+seenRecorded
-	if !timely {
-		err = b.record(&next)
+	changed := !known || old.info.Session != session || old.info.Ended != next.info.Ended
+	due := changed || old.told != next.told || next.seen >= next.recorded+seenRecorded
+	if due {
+		err = b.record(next)
 	}
 	switch {
-	case !known || old.info.Session != session || next.info.Ended != old.info.Ended:
-		return state, next.unkept, err
-	case timely, err != nil: // the backend does without: also if it is away when it is to have the time
-		if next.seen != old.seen {
-			b.seen.Remove(old.seen, old)
-			b.seen.Insert(next.seen, old)
-		}
-		if *old = next; !timely { // it is to have it yet
-			old.recorded = old.seen - seenRecorded
-		}
-	default:
-		next.unkept = old.unkept
+	case changed:
+		return state, next, err
+	case due && err == nil:
+		next.unkept = old.unkept // what is known without it stands
+		return state, next, nil
 	}
-	return state, old.unkept, nil
+	// The backend does without for now.
+	if next.seen != old.seen {
+		b.seen.Remove(old.seen, old)
+		b.seen.Insert(next.seen, old)
+	}
+	if *old = *next; due { // it is to have it at the next call
+		old.recorded = old.seen - seenRecorded
+	}
+	return state, old, nil
 }
 
 // put replaces what is known of a collector.
@@ -257,15 +251,6 @@ func (b *collectorBook) record(next *collector) error {
 	return err
 }
 
-// recorded notes that the group of a collector is kept.
-func (b *collectorBook) recorded(id string, kept backend.Commit) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c, ok := b.byID.Get(id); ok && c.unkept == kept {
-		c.unkept = nil
-	}
-}
-
 // replaced reports whether the session is no longer the current one of its collector.
 func (b *collectorBook) replaced(id, session string) bool {
 	b.begin()
@@ -274,15 +259,16 @@ func (b *collectorBook) replaced(id, session string) bool {
 	return known && c.info.Session != session && slices.Contains(c.replaced, session)
 }
 
-// sessionEnded notes that all sessions but keep were ended in the home shard.
-func (b *collectorBook) sessionEnded(id, keep string) error {
+// sessionEnded notes that all sessions but keep were ended in the home shard, and returns the record that must be kept before the
+// answer; nil: none.
+func (b *collectorBook) sessionEnded(id, keep string) (of *collector, err error) {
 	c, known := b.known(id)
 	if !known || c.info.Session != keep || !c.fresh {
-		return nil
+		return nil, nil
 	}
 	next := *c
 	next.fresh = false
-	return b.record(&next)
+	return &next, b.record(&next)
 }
 
 // count counts those that are neither gone nor ended.
@@ -389,11 +375,11 @@ type accessBook struct {
 	audit []*auditEntry // the oldest first; they are not changed
 }
 
-// binding is a collector id that belongs to an identity. It is replaced, not changed.
+// binding is a collector id that belongs to an identity. It is replaced, not changed, but for unkept.
 type binding struct {
 	collector, identity string
 	until               int64
-	unkept              backend.Commit // its group; nil: it is kept
+	unkept              backend.Commit // see [part.kept]
 }
 
 // Before implements [sorted.Member].
@@ -418,7 +404,7 @@ func (s *Store) BindCollector(ctx context.Context, collectorID, identity string,
 	if err != nil {
 		return identity, err
 	}
-	return of.identity, s.access.waitFor(ctx, of)
+	return of.identity, s.access.kept(ctx, &of.unkept)
 }
 
 // ReleaseCollector implements [dispatch.Collectors].
@@ -445,24 +431,8 @@ func (b *accessBook) bound(collector string) *binding {
 	return nil
 }
 
-// waitFor waits until a binding is kept.
-func (b *accessBook) waitFor(ctx context.Context, of *binding) error {
-	b.mu.Lock()
-	unkept := of.unkept
-	b.mu.Unlock()
-	if unkept == nil {
-		return nil
-	}
-	if err := b.clock.durable(ctx, seen{bookShard, unkept}); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	of.unkept = nil
-	return nil
-}
-
-// bind binds a collector id that belongs to nobody else, unless its binding lasts about as long, or no longer one can be kept now.
+// bind binds a collector id that belongs to nobody else. A binding that lasts about as long stands, also while no longer one can be
+// kept.
 func (b *accessBook) bind(collector, identity string, ttl time.Duration) (*binding, error) {
 	until := b.now + ms.Span(ttl)
 	old := b.bound(collector)

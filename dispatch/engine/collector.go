@@ -288,10 +288,10 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 	return out, false, nil
 }
 
-// ofOneShard has a repeat get no more than it asks for: one that was moved to another shard has a grant in both until the first is given
+// ofOneShard has a repeat get no more than it asks for: a fetch that has left a slow claim may have a grant in two shards until one is given
 // back.
 func (d *Dispatcher) ofOneShard(ctx context.Context, poll dispatch.Poll, grants []dispatch.Grant) []dispatch.Grant {
-	// It leaves a shard after that has granted to it: the last grant is what the call was answered with.
+	// A claim that was left is the earlier one: the last grant is what the call was answered with, most likely.
 	last := slices.MaxFunc(grants, func(a, b dispatch.Grant) int { return cmp.Compare(a.Token.Fence, b.Token.Fence) })
 	of := d.shardOf(last.Task.ID)
 	for _, shard := range d.shardsOf(grants) {
@@ -350,7 +350,8 @@ func (d *Dispatcher) sessionEnded(collector, current string) {
 }
 
 // beginSession ends the fetches, streams and leases of a collector's older sessions. It waits only a short time for that. If that fails,
-// the store reports the session as new again, and the next poll or beat retries. The slowdown of the older session ends, since its cause may be repaired.
+// the store reports the session as new again, and the next poll or beat retries. The slowdown of the older session ends, since its
+// cause may be repaired.
 func (d *Dispatcher) beginSession(ctx context.Context, collector, session string) error {
 	d.sessionEnded(collector, session)
 	d.slowed.note(collector, true)

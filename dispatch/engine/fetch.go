@@ -26,8 +26,8 @@ type FetchRequest struct {
 	Queues      []string // empty: all
 	MaxTasks    int      // 1 to MaxFetchTasks; 0: 1
 	MaxBytes    int      // 1 to MaxFetchBytes; 0: MaxFetchBytes
-	// Wait is how long to wait for tasks, 0 to [bounds.MaxWait]. If a claim is in flight at its end, the fetch waits
-	// for it within the caller's deadline, 0.3 s if another shard works.
+	// Wait is how long to wait for tasks, 0 to [bounds.MaxWait]. If claims are in flight at its end, the fetch waits
+	// for them within the caller's deadline.
 	Wait  time.Duration
 	Lease time.Duration // 0: the source's
 	// Labels of the collector, for holds on labels; nil: only holds on its id apply to it.

@@ -24,19 +24,20 @@ import (
 // Backend is a [backend.Backend] for one owner. A shard whose term ends without a renewal is acquired anew. If another owner has taken
 // the store over, or shard 0 is not what this one has written, the backend is over for good: the next one loads the store.
 type Backend struct {
-	config Config
-	target *redisconn.Target
-	client goredis.UniversalClient
-	me     protocol.Process
-	owner  backend.Owner
-	shards []*shard // since the begin of Acquire, before which the mutex guards it
-	clock  clock
-	counts *counts
-	first  latch // shard 0 was acquired
-	loaded latch // and loaded
-	over   latch // nothing is kept or answered any more
-	moving latch // the store is to be handed over
-	handed latch // and was, or cannot be
+	config   Config
+	target   *redisconn.Target
+	client   goredis.UniversalClient
+	me       protocol.Process
+	owner    backend.Owner
+	shards   []*shard // since the begin of Acquire, before which the mutex guards it
+	clock    clock
+	counts   *counts
+	first    latch // shard 0 was acquired
+	loaded   latch // and loaded
+	over     latch // nothing is kept or answered any more
+	moving   latch // the store is to be handed over
+	flushing latch // it is to be released: only what waits is written
+	handed   latch // and was, or cannot be
 
 	feedTurn    chan struct{} // has a value while a dispatcher stands by
 	ownerSeen   chan struct{} // has a value if another owner was seen
@@ -99,7 +100,7 @@ func New(config Config) (*Backend, error) {
 		config: config, target: target, client: target.Connect(nil),
 		me:    protocol.Process(rand.Uint64()), //nolint:gosec // it is a name
 		clock: clock{log: config.Logger}, copyOf: config.CopyOf, gathering: true, counts: of,
-		first: newLatch(), loaded: newLatch(), followEnded: newLatch(), over: newLatch(), moving: newLatch(), handed: newLatch(),
+		first: newLatch(), loaded: newLatch(), followEnded: newLatch(), over: newLatch(), moving: newLatch(), flushing: newLatch(), handed: newLatch(),
 		feedTurn: make(chan struct{}, 1), ownerSeen: make(chan struct{}, 1), loadTurn: make(chan struct{}, 1),
 	}, nil
 }
@@ -371,6 +372,7 @@ func (b *Backend) end(why error) bool {
 // Release implements [backend.Backend].
 func (b *Backend) Release(ctx context.Context) error {
 	b.releasing.Do(func() {
+		b.flushing.set()
 		for _, s := range b.shards {
 			s.flush(ctx)
 		}

@@ -165,7 +165,6 @@ func (s *shard) commit(head, items []byte, after *pendingGroup) *pendingGroup {
 		last++
 	}
 	f := s.queue[last]
-	f.nothing = false
 	if f.whole {
 		copy(f.raw, head) // the standby takes the group as one of the last instant
 		f.raw = append(f.raw, items...)
@@ -205,18 +204,17 @@ func (s *shard) until(ctx context.Context) (time.Time, error) {
 // pendingGroup is a group that is not kept yet, with those that wait for it. The shard's mutex guards it until done is closed. It stays in
 // the queue of its shard until it is kept, also if those that wait got an error: memory has what is in it.
 type pendingGroup struct {
-	group   group
-	sealed  bool          // it was sent, so nothing is added
-	whole   bool          // raw has all of it
-	nothing bool          // it has no items
-	raw     []byte        // for the standby: the items behind the head of a group
-	after   *pendingGroup // of shard 0, that must be kept before; nil: none
-	kept    chan struct{} // closed when it is kept
-	done    chan struct{} // closed when those that wait are answered
-	ended   bool
-	err     error          // once done is closed; nil: it is kept
-	doubt   *doubt         // once it is kept: too few replicas were known to have it; nil: enough were
-	then    backend.Commit // is answered before; nil: nothing
+	group  group
+	sealed bool          // it was sent, so nothing is added
+	whole  bool          // raw has all of it
+	raw    []byte        // for the standby: the items behind the head of a group
+	after  *pendingGroup // of shard 0, that must be kept before; nil: none
+	kept   chan struct{} // closed when it is kept
+	done   chan struct{} // closed when those that wait are answered
+	ended  bool
+	err    error          // once done is closed; nil: it is kept
+	doubt  *doubt         // once it is kept: too few replicas were known to have it; nil: enough were
+	then   backend.Commit // is answered before; nil: nothing
 }
 
 // doubt is over when a later group has reached enough replicas: these have all before, too.

@@ -15,6 +15,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
+// acks has groups wait for so many replicas.
 func acks(n int) func(*redis.Config) { return func(c *redis.Config) { c.AckReplicas = n } }
 
 // slowItems take a while to load.
@@ -60,11 +61,11 @@ func TestDoubt_Reload(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			loads := o.Ownership().Loaded
 			// Somebody else has written the shard: it is loaded anew.
 			if err := c.Set(t.Context(), redis.HeadKey(prefix, 1), "77/00000000000000aa/1000", 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			loads := o.Ownership().Loaded
 			until(t, "the shard is loaded anew", func() bool { return o.Ownership().Loaded > loads })
 			until(t, "the shard is back", func() bool {
 				back := o.Room(1, 1, false) == nil
@@ -81,8 +82,7 @@ func TestDoubt_Reload(t *testing.T) {
 func TestDoubt_Release(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	const shards = 3
-	const rounds = 2
+	const shards, rounds = 3, 2
 	for range rounds {
 		c := client(t, server.Addr())
 		_ = c.FlushAll(t.Context())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +37,6 @@ type shard struct {
 	owned   bool          // a term goes on, so far as is known
 	closed  error         // why nothing may be answered or added now; nil: all may
 	quits   bool          // no term follows
-	flushes bool          // it is about to be released: nothing is written but what waits
 	lostAt  time.Time     // since when it does not serve; zero: it does
 	line    protocol.Line
 	before  time.Time // when the owner before has renewed last, by the clock of Redis; zero: nobody knows
@@ -226,8 +224,7 @@ func (s *shard) epoch() protocol.Epoch {
 func (s *shard) flush(ctx context.Context) {
 	for {
 		s.mu.Lock()
-		s.flushes = true
-		done := !s.owned || s.flushed()
+		done := !s.owned || len(s.queue) == 0
 		s.mu.Unlock()
 		if done {
 			return
@@ -240,15 +237,10 @@ func (s *shard) flush(ctx context.Context) {
 	}
 }
 
-// flushed reports whether no group has anything that is not kept. The mutex is held.
-func (s *shard) flushed() bool {
-	return !slices.ContainsFunc(s.queue, func(f *pendingGroup) bool { return !f.nothing })
-}
-
 // quit ends a term for good, and reports whether the record is to be released: no group is on its way.
 func (s *shard) quit() bool {
 	s.mu.Lock()
-	clean := s.owned && s.flushed()
+	clean := s.owned && len(s.queue) == 0
 	s.quits = true
 	s.mu.Unlock()
 	s.lose(errStopped)

@@ -167,12 +167,13 @@ func (w *writer) inDoubt() <-chan time.Time {
 }
 
 // queueEmpty queues a group of nothing: when enough replicas have it, a doubt is over. Calls that repeat what is in memory make no group.
+// Before memory is what is kept there is no head for it, and a release does not wait for one that comes again and again.
 func (w *writer) queueEmpty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.queue) == 0 && w.closed == nil && !w.flushes {
+	if len(w.queue) == 0 && w.closed == nil && !w.b.flushing.isSet() {
 		f := newPending()
-		f.whole, f.nothing, f.raw = true, true, binary.LittleEndian.AppendUint64(nil, uint64(w.b.clock.now().UnixMicro()))
+		f.whole, f.raw = true, binary.LittleEndian.AppendUint64(nil, uint64(w.b.clock.now().UnixMicro()))
 		w.queue = append(w.queue, f)
 	}
 }

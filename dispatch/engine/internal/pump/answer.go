@@ -122,8 +122,8 @@ func (p *Pump) answerOnce(l *line) {
 	}
 }
 
-// failed answers the waiters of a claim with its error. The effect of the claim is unknown; a repeat with the same
-// client token gets its grant. It returns the waiters that are gone, which may have a grant.
+// failed answers the waiters of a claim with its error, unless they have left it. The effect of the claim is unknown; a
+// repeat with the same client token gets its grant. It returns the polls that may have a grant for nobody.
 func (p *Pump) failed(c *claim, err error) (gone []dispatch.Poll) {
 	o := c.outlet
 	if o.err == nil {
@@ -210,7 +210,7 @@ func opens(o *outlet, reply *dispatch.ClaimReply, served, waiters int) (open boo
 	return open || !next.IsZero() && !next.After(reply.Now), next
 }
 
-// deliver answers the waiters with a grant. It returns those that have a grant and are gone.
+// deliver answers the waiters with a grant. It returns the polls that have a grant for nobody: their waiters are answered.
 func (p *Pump) deliver(c *claim, reply *dispatch.ClaimReply) (gone []dispatch.Poll) {
 	o, waiters, began := c.outlet, c.waiters, c.began
 	served, granted := 0, 0

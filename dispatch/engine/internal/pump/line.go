@@ -18,7 +18,7 @@ type Request struct {
 	Once bool
 	// Cached, with Once: use the results of earlier claims and hints. Otherwise each outlet is claimed from.
 	Cached bool
-	// Until is the end of the wait. If a claim is in flight then, the fetch waits for it while ctx lasts, until it leaves it.
+	// Until is the end of the wait. If claims are in flight then, the fetch waits for them while ctx lasts.
 	Until time.Time
 }
 
@@ -61,8 +61,8 @@ type waiter struct {
 	answer   chan Outcome // holds one
 	places   []place
 	claims   int  // in flight for it
-	left     int  // of these: others may be made beside them
-	wasLeft  bool // what such a claim has granted may be given back yet
+	left     int  // of these, that took too long: others may be made beside them
+	wasLeft  bool // what a claim that it has left has granted may be given back yet
 	last     bool // its wait is over: these claims are the last
 	finished bool
 }

@@ -35,14 +35,15 @@
 //   - a claim grants nothing to a fetch although work is left for anybody: the fetch's
 //     session may be replaced. It is answered [Refused].
 //   - a caller goes during a claim for it: its grant is given back.
-//   - the wait of a fetch ends during a claim for it: that claim is the last, and its answer
-//     is the fetch's, unless the fetch has left it. Otherwise a store slower than the waits would grant and take back the
-//     same tasks forever.
+//   - the wait of a fetch ends during claims for it: these are the last, and what comes of them
+//     is its answer. Otherwise a store slower than the waits would grant and take back the same
+//     tasks forever.
 //   - a fetch does not wait: it is answered when each of its outlets was claimed from after
 //     its arrival, and had nothing. Those are as many claims as shards, one after another. A
 //     fetch that is [Request].Cached is claimed for only where something may be.
 //
-// A fetch is in at most one claim at a time, but for those that it has left, so that no two shards grant to one client token for long.
+// But for those that take too long a fetch is in at most one claim at a time, so that two shards grant to one client token
+// seldom, and not for long.
 package pump
 
 import (
@@ -99,7 +100,7 @@ type Config struct {
 	MaxWaiters int
 	// Holds are those in force, as far as is known: claims are made by them.
 	Holds func() *holdbook.Book
-	// NextCall makes the name of a call, for a second claim for a fetch.
+	// NextCall makes the name of a call, for each further claim for a fetch that has left one.
 	NextCall func() string
 	// CatchUp reads the holds after a shard has refused a claim by older ones.
 	CatchUp func(ctx context.Context) error
@@ -218,7 +219,7 @@ func (p *Pump) enter(w *waiter) {
 	}
 }
 
-// expire ends a wait that is over; if a claim for it is in flight, the end of that claim does.
+// expire ends a wait that is over; if claims for it are in flight, the end of the last one does.
 func (p *Pump) expire(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -327,7 +328,7 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 			defer p.mu.Unlock()
 			return len(o.line.pick(waiters, o.served)) >= o.served
 		})
-		if c, holds, last := p.choose(o, waiters); len(c.waiters) > 0 {
+		if c, holds, last := p.choose(o, waiters); c != nil {
 			p.claim(context.WithoutCancel(ctx), c, holds, last)
 		}
 	})
@@ -350,22 +351,26 @@ func gather(enough func() bool) {
 }
 
 // choose fixes the waiters of a claim, and returns the version of the holds that allow all of them; a shard with newer
-// holds refuses the claim. last is the arrival of the last waiter before the claim. Without a waiter there is nothing
-// to claim.
+// holds refuses the claim. last is the arrival of the last waiter before the claim. Without a waiter there is no claim.
 func (p *Pump) choose(o *outlet, waiters []*waiter) (c *claim, version int64, last uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c = &claim{outlet: o}
+	c = &claim{outlet: o, waiters: waiters}
 	holds := p.cfg.Holds()
 	if holds.StopsPool(o.line.pool) {
-		p.ended(o, waiters)
-		return c, 0, 0
+		p.released(c)
+		return nil, 0, 0
 	}
 	stopped := func(w *waiter) bool { return w.finished || p.sentAway(w, holds) }
 	waiters = slices.DeleteFunc(waiters, stopped)
 	chosen := o.line.pick(waiters, o.limit)
 	markClaimed(chosen[len(waiters):])
 	c.waiters = slices.DeleteFunc(chosen, stopped)
+	if len(c.waiters) == 0 {
+		p.released(c)
+		return nil, 0, 0
+	}
+	c.wants = make([]dispatch.Want, 0, len(c.waiters))
 	for _, w := range c.waiters {
 		want := w.Want
 		if w.wasLeft { // what each claim has granted can be given back alone
@@ -373,18 +378,16 @@ func (p *Pump) choose(o *outlet, waiters []*waiter) (c *claim, version int64, la
 		}
 		c.wants = append(c.wants, want)
 	}
-	if len(c.waiters) == 0 {
-		p.ended(o, nil)
-	}
 	return c, holds.Version, p.arrivals
 }
 
-// claim is one that is under way. The pump's mutex guards left and ended.
+// claim is one that is under way. The pump's mutex guards the flags.
 type claim struct {
 	*outlet
 	waiters []*waiter
 	wants   []dispatch.Want // of these
 	began   time.Time
+	decided bool // and is being kept
 	left    bool // its waiters may be claimed for elsewhere
 	ended   bool
 }
@@ -428,11 +431,10 @@ func (p *Pump) claim(ctx context.Context, c *claim, holds int64, last uint64) {
 	if len(o.line.outlets) > 1 {
 		defer time.AfterFunc(keptWithin, func() { p.letGo(c) }).Stop()
 	}
-	early := false
 	decided := func(reply *dispatch.ClaimReply) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		early = true
+		c.decided = true
 		p.schedule(c, reply, last)
 		o.deciding = false
 		o.keeping++
@@ -459,7 +461,7 @@ func (p *Pump) claim(ctx context.Context, c *claim, holds int64, last uint64) {
 		if !o.hinted.IsZero() {
 			o.until = earlier(o.until, o.hinted)
 		}
-	case early:
+	case c.decided:
 		p.works(c)
 		if gone = p.deliver(c, &reply); reply.More { // a grant was undone since
 			o.until = earlier(o.until, c.began)
@@ -468,11 +470,6 @@ func (p *Pump) claim(ctx context.Context, c *claim, holds int64, last uint64) {
 		p.works(c)
 		p.schedule(c, &reply, last)
 		gone = p.deliver(c, &reply)
-	}
-	if early {
-		o.keeping--
-	} else {
-		o.deciding = false
 	}
 	p.released(c)
 	p.mu.Unlock()
@@ -513,19 +510,16 @@ func (p *Pump) caughtUp(c *claim, holds int64, err error) {
 	}
 	o.backoff = min(max(2*o.backoff, firstBackoff), longestBackoff)
 	o.until = time.Now()
-	o.deciding = false
 	p.released(c)
 }
 
-// ended releases an outlet and its waiters, for which no claim is made.
-func (p *Pump) ended(o *outlet, waiters []*waiter) {
-	o.deciding = false
-	p.released(&claim{outlet: o, waiters: waiters})
-}
-
-// released releases the waiters of a claim.
+// released releases the outlet and the waiters of a claim that has ended, or is not made.
 func (p *Pump) released(c *claim) {
-	c.ended = true
+	if c.ended = true; c.decided {
+		c.keeping--
+	} else {
+		c.deciding = false
+	}
 	for _, w := range c.waiters {
 		if w.claims--; c.left {
 			w.left--
