@@ -31,6 +31,15 @@ func soon(t *testing.T, call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
+// beatOf beats for collector c in session 1.
+func beatOf(t *testing.T, s *store.Store) error {
+	t.Helper()
+	return soon(t, func(ctx context.Context) error {
+		_, err := s.Beat(ctx, dispatch.CollectorInfo{ID: "c", Session: "1"})
+		return err
+	})
+}
+
 // TestStore_BindCollector_away: a binding that stands, and was to last longer just as its shard went away, is known.
 func TestStore_BindCollector_away(t *testing.T) {
 	t.Parallel()
@@ -72,27 +81,17 @@ func TestStore_Beat_away(t *testing.T) {
 				return err
 			})
 		}
-		beat := func(info dispatch.CollectorInfo) error {
-			return soon(t, func(ctx context.Context) error {
-				_, err := s.Beat(ctx, info)
-				return err
-			})
-		}
 		if err := poll(); err != nil {
 			t.Fatal(err)
 		}
-		for _, refuse := range []bool{true, false} {
+		for _, refuse := range []error{dispatch.ErrStoreUnavailable, nil} {
 			away()
-			if refuse {
-				j.setRefuse(dispatch.ErrStoreUnavailable)
-			} else {
-				j.setRefuse(nil)
-			}
+			j.setRefuse(refuse)
 			if err := poll(); err != nil {
 				t.Errorf("a poll of a known session: %v", err)
 			}
-			if err := beat(dispatch.CollectorInfo{ID: "c", Session: "1"}); err != nil {
-				t.Errorf("the first beat of a known session (refused %v): %v", refuse, err)
+			if err := beatOf(t, s); err != nil {
+				t.Errorf("the first beat of a known session (refuse %v): %v", refuse, err)
 			}
 			if err := poll(); err != nil {
 				t.Errorf("a poll of a known session behind its first beat: %v", err)
@@ -107,13 +106,7 @@ func TestStore_Beat_hoursAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, j, away := awayBook(t)
-		beat := func() error {
-			return soon(t, func(ctx context.Context) error {
-				_, err := s.Beat(ctx, dispatch.CollectorInfo{ID: "c", Session: "1"})
-				return err
-			})
-		}
-		if err := beat(); err != nil {
+		if err := beatOf(t, s); err != nil {
 			t.Fatal(err)
 		}
 		away()
@@ -122,13 +115,13 @@ func TestStore_Beat_hoursAway(t *testing.T) {
 			j.setRefuse(refuse)
 			time.Sleep(2 * time.Hour)
 			for range 2 {
-				if err := beat(); err != nil {
+				if err := beatOf(t, s); err != nil {
 					t.Errorf("refuse %v: %v", refuse, err)
 				}
 			}
 		}
 		j.sync()
-		if err := beat(); err != nil {
+		if err := beatOf(t, s); err != nil {
 			t.Error(err)
 		}
 	})

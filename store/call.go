@@ -135,8 +135,8 @@ type seen struct {
 	last  backend.Commit // nil: nothing was changed yet
 }
 
-// kept waits until a record of the part is kept, of which unkept is the group; nil: it is. The term of the shard counts only
-// until then.
+// kept waits until a record of the part is kept. unkept points to the group of the record; nil: the record is kept. The term of the
+// shard counts only until then.
 func (p *part) kept(ctx context.Context, unkept *backend.Commit) error {
 	p.mu.Lock()
 	group := *unkept

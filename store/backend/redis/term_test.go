@@ -83,8 +83,11 @@ func TestTerm_FailoverMeanwhile(t *testing.T) {
 	last, err := o.set(0, "4", "on its way")
 	<-time.After(2 * term)
 	server.Restart()
-	if err == nil {
-		_ = last.Wait(t.Context()) // it fails with the term, or counts once it is written again
+	// A group on its way fails with the term, or is answered once it is written again.
+	if err == nil && last.Wait(t.Context()) == nil {
+		if has := kept(t, c); has["4"] != "on its way" {
+			t.Errorf("a group is answered, and Redis has %v", has)
+		}
 	}
 	o.serves()
 	o.same(c)

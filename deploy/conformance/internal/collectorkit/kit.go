@@ -393,28 +393,16 @@ func (k *kit) await(limit time.Duration, what string, isSo func() bool) {
 	}
 }
 
-// readEvents gives what the client program wrote of the handlers whose reports counted the time to be read: it travels
-// another way than the reports do. A handler that is drained over may never end.
-func (k *kit) readEvents() {
-	over := time.After(soon)
-	for {
-		var read bool
-		var changed <-chan struct{}
-		k.check(func() {
-			changed = k.changed
-			read = k.hasEvent("exit", "") || !slices.ContainsFunc(k.leases, func(l *lease) bool {
+// awaitEvents waits until the handlers whose reports counted are known to have finished. A report may arrive before the event that its
+// handler wrote, and a handler that outlives the drain may write none: that is no verdict.
+func (k *kit) awaitEvents() {
+	_ = verdict.Of(func() {
+		k.await(soon, "end of the handlers", func() bool {
+			return !slices.ContainsFunc(k.leases, func(l *lease) bool {
 				return l.result != nil && k.hasEvent("started", l.work.id) && !k.hasEvent("finished", l.work.id)
 			})
 		})
-		if read {
-			return
-		}
-		select {
-		case <-changed:
-		case <-over:
-			return
-		}
-	}
+	})
 }
 
 // lastError is the message of the last error event; the caller holds mu.

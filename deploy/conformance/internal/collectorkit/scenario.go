@@ -99,7 +99,7 @@ func (s Scenario) run(ctx context.Context, o Options) Result {
 	}
 	found := verdict.Of(func() {
 		s.script(k)
-		k.readEvents()
+		k.awaitEvents()
 		k.checkAlways(s.excused)
 	})
 	return Result{Scenario: s, Verdict: found, Took: time.Since(began), Log: k.log.String()}

@@ -61,8 +61,8 @@ type waiter struct {
 	answer   chan Outcome // holds one
 	places   []place
 	claims   int  // in flight for it
-	left     int  // of these, that took too long: others may be made beside them
-	wasLeft  bool // what a claim that it has left has granted may be given back yet
+	left     int  // how many of these take too long: it may be claimed for beside them
+	wasLeft  bool // a claim took too long: each later one is made under a call of its own
 	last     bool // its wait is over: these claims are the last
 	finished bool
 }
@@ -143,7 +143,8 @@ func (o *outlet) hint(at time.Time) {
 	}
 }
 
-// busy reports whether there is no next claim yet.
+// busy reports whether there is no next claim yet. A shard that fails gets one at a time, and so does a slow one while another works:
+// its fetches have somewhere else to go.
 func (o *outlet) busy() bool {
 	return o.deciding || o.keeping >= mostKeeping || !o.answers() && o.keeping > 0 && (o.err != nil || o.line.works())
 }

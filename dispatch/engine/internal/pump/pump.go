@@ -42,8 +42,8 @@
 //     its arrival, and had nothing. Those are as many claims as shards, one after another. A
 //     fetch that is [Request].Cached is claimed for only where something may be.
 //
-// But for those that take too long a fetch is in at most one claim at a time, so that two shards grant to one client token
-// seldom, and not for long.
+// A fetch is in at most one claim at a time, not counting claims that take too long. So two shards seldom grant to one client
+// token, and not for long.
 package pump
 
 import (
@@ -398,8 +398,8 @@ const keptWithin = 300 * time.Millisecond
 // errSlow is that of a fetch that does not wait for the shard.
 var errSlow = fmt.Errorf("%w: it takes more than %v", dispatch.ErrStoreUnavailable, keptWithin)
 
-// letGo lets the waiters of a claim that takes too long be claimed for elsewhere, once another outlet of the line works. The claim that
-// is the first to bring something is answered, and what others bring is given back.
+// letGo lets the waiters of a claim that takes too long be claimed for elsewhere, once another outlet of the line works. The first grant
+// is the answer of a waiter. What other claims grant it is given back.
 func (p *Pump) letGo(c *claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
