@@ -146,7 +146,14 @@ func After(do func(), when ...Match) *Fault {
 // InFlight is how many calls are in flight at once.
 type InFlight struct {
 	mu        sync.Mutex // guards what follows
-	now, Most int        // calls; Most is for when all have ended
+	now, most int        // calls
+}
+
+// Most is how many calls there were at once.
+func (n *InFlight) Most() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.most
 }
 
 // Count leaves calls as they are.
@@ -155,7 +162,7 @@ func (n *InFlight) Count(when ...Match) *Fault {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.now += d
-		n.Most = max(n.Most, n.now)
+		n.most = max(n.most, n.now)
 	}
 	return On(func(_ context.Context, _ *Call, ask func() error) error {
 		add(1)

@@ -194,8 +194,8 @@ func TestDispatcher_beginSession_hangs(t *testing.T) {
 				if err := call(t.Context(), w); err != nil {
 					t.Error(err)
 				}
-				if ends.Most != 1 {
-					t.Errorf("%d calls of the store at once to end one session", ends.Most)
+				if ends.Most() != 1 {
+					t.Errorf("%d calls of the store at once to end one session", ends.Most())
 				}
 				held, _, err := w.Store.ListLeases(t.Context(), "", 10)
 				if err != nil || len(held) > 0 && held[0].Lease.Token.ClientToken != "new" {
@@ -251,8 +251,8 @@ func TestDispatcher_beginSession_bounded(t *testing.T) {
 		var ends dispatchtest.InFlight
 		w.Inject(ends.Count(dispatchtest.Calls("EndSession")), dispatchtest.Hang(dispatchtest.Calls("EndSession")))
 		begin("s2")
-		if ends.Most != most {
-			t.Errorf("%d ends of older sessions in flight at once, want %d", ends.Most, most)
+		if ends.Most() != most {
+			t.Errorf("%d ends of older sessions in flight at once, want %d", ends.Most(), most)
 		}
 		w.Heal()
 		time.Sleep(time.Minute)

@@ -157,8 +157,9 @@ func done(g dispatch.Grant) dispatch.Transition {
 	}
 }
 
-// TestStore_SyncFails fails one sync: nothing is acknowledged after it, though later ones would succeed, and reads show
-// nothing of what may be lost. Opened anew, the store has what it acknowledged.
+// TestStore_SyncFails fails two syncs, of which the next segment's first may be one: nothing is acknowledged after that,
+// though later ones would succeed, and reads show nothing of what may be lost. Opened anew, the store has what it
+// acknowledged.
 func TestStore_SyncFails(t *testing.T) {
 	t.Parallel()
 	d := disktest.New(2)
@@ -167,7 +168,9 @@ func TestStore_SyncFails(t *testing.T) {
 	if err := submit(t.Context(), s, "q", "acknowledged"); err != nil {
 		t.Fatal(err)
 	}
-	d.Fail(disktest.Sync, 0, syscall.EIO)
+	for range 2 {
+		d.Fail(disktest.Sync, 0, syscall.EIO)
+	}
 	fails(t, "submit", submit(t.Context(), s, "q", "lost"), dispatch.ErrStoreUnavailable, "input/output error")
 	for range 3 {
 		fails(t, "a submit later", submit(t.Context(), s, "q", "later"), dispatch.ErrStoreUnavailable)
