@@ -302,6 +302,11 @@ func (f *forgetful) FetchTask(ctx context.Context, r *pb.FetchTaskRequest) (*pb.
 	return reply, err
 }
 
+// RenewLease passes beats on that come while there is no stream.
+func (f *forgetful) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
+	return f.to.RenewLease(ctx, r)
+}
+
 // ReportTask loses the first reply.
 func (f *forgetful) ReportTask(ctx context.Context, r *pb.ReportTaskRequest) (*pb.ReportTaskResponse, error) {
 	reply, err := f.to.ReportTask(ctx, r)
