@@ -149,7 +149,7 @@ type InFlight struct {
 	now, most int        // calls
 }
 
-// Most is how many calls there were at once.
+// Most is the highest number of calls that were in flight at once.
 func (n *InFlight) Most() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -157,8 +157,8 @@ func done(g dispatch.Grant) dispatch.Transition {
 	}
 }
 
-// TestStore_SyncFails fails two syncs, of which the next segment's first may be one: nothing is acknowledged after that,
-// though later ones would succeed, and reads show nothing of what may be lost. Opened anew, the store has what it
+// TestStore_SyncFails fails two syncs, since the allocation of the next segment may take one of them: nothing is acknowledged
+// after that, though later ones would succeed, and reads show nothing of what may be lost. Opened anew, the store has what it
 // acknowledged.
 func TestStore_SyncFails(t *testing.T) {
 	t.Parallel()

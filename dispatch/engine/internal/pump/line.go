@@ -61,7 +61,7 @@ type waiter struct {
 	answer   chan Outcome // holds one
 	places   []place
 	claims   int  // in flight for it
-	left     int  // how many of these take too long: it may be claimed for beside them
+	left     int  // how many of these take too long: other claims for it may be made beside them
 	wasLeft  bool // a claim took too long: each later one is made under a call of its own
 	last     bool // its wait is over: these claims are the last
 	finished bool
