@@ -144,6 +144,7 @@ func serve(t *testing.T, d *dispatcher) (address string, stop func()) {
 func TestCollector_Targets(t *testing.T) {
 	t.Parallel()
 	first, second := newDispatcher(), newDispatcher()
+	first.plain, second.plain = true, true // calls go to both in turn
 	a, stopFirst := serve(t, first)
 	b, _ := serve(t, second)
 	done := make(chan string, 100)

@@ -31,6 +31,7 @@ type dispatcher struct {
 	onCall   func(n int, req *wagglev1.ReportTaskRequest) error
 	onSubmit func(n int, req *wagglev1.SubmitDiscoveredRequest) error
 
+	plain bool          // there are no streams
 	noisy bool          // each answer to a beat comes after a message that is pushed
 	lease time.Duration // of each grant and renewal; 30 s when zero
 	ready chan *wagglev1.Task
@@ -39,9 +40,13 @@ type dispatcher struct {
 
 	mu      sync.Mutex
 	granted int
-	polls   int // parked now
+	grants  map[string][]*wagglev1.LeasedTask // by client token
+	waits   map[string]context.CancelFunc     // fetches, by client token
+	polls   int                               // parked now
+	woken   chan struct{}                     // closed by answerParked
+	reason  wagglev1.EmptyReason
 	fetches []fetchCall
-	streams int // of heartbeats
+	streams int
 	beats   []beat
 	reports []reportCall
 	calls   []*wagglev1.ReportTaskRequest
@@ -71,7 +76,8 @@ type reportCall struct {
 func newDispatcher() *dispatcher {
 	return &dispatcher{
 		ready: make(chan *wagglev1.Task, 10_000), quit: make(chan struct{}), broke: make(chan error, 1),
-		pushes: make(chan *wagglev1.HeartbeatResponse, 10),
+		pushes: make(chan *wagglev1.HeartbeatResponse, 10), woken: make(chan struct{}),
+		grants: make(map[string][]*wagglev1.LeasedTask), waits: make(map[string]context.CancelFunc),
 	}
 }
 
@@ -95,10 +101,12 @@ func (d *dispatcher) grant(req *wagglev1.FetchTaskRequest, task *wagglev1.Task) 
 	defer d.mu.Unlock()
 	d.granted++
 	fence := int64(d.granted)
-	return &wagglev1.LeasedTask{Task: task, Lease: &wagglev1.Lease{
+	leased := &wagglev1.LeasedTask{Task: task, Lease: &wagglev1.Lease{
 		TaskId: task.GetId(), Fence: fence, Duration: durationpb.New(d.duration()),
 		LeaseToken: fmt.Sprintf("%s/%s/%d", req.GetCollectorId(), req.GetClientToken(), fence),
 	}}
+	d.grants[req.GetClientToken()] = append(d.grants[req.GetClientToken()], leased)
+	return leased
 }
 
 // FetchTask hands out what is ready, up to max_tasks, or waits for one.
@@ -107,6 +115,13 @@ func (d *dispatcher) FetchTask(ctx context.Context, req *wagglev1.FetchTaskReque
 	n := len(d.fetches)
 	d.fetches = append(d.fetches, fetchCall{at: time.Now(), req: req})
 	d.polls++
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if before := d.waits[req.GetClientToken()]; before != nil {
+		before()
+	}
+	d.waits[req.GetClientToken()] = cancel
+	woken, before := d.woken, d.grants[req.GetClientToken()]
 	d.mu.Unlock()
 	defer func() {
 		d.mu.Lock()
@@ -123,6 +138,10 @@ func (d *dispatcher) FetchTask(ctx context.Context, req *wagglev1.FetchTaskReque
 		}
 	}
 	answer := &wagglev1.FetchTaskResponse{ReportResults: results}
+	if len(before) > 0 {
+		answer.LeasedTasks = before
+		return answer, nil
+	}
 	start := time.Now()
 	timer := time.NewTimer(req.GetWait().AsDuration())
 	defer timer.Stop()
@@ -131,6 +150,9 @@ func (d *dispatcher) FetchTask(ctx context.Context, req *wagglev1.FetchTaskReque
 		answer.LeasedTasks = append(answer.LeasedTasks, d.grant(req, task))
 	case <-timer.C:
 		answer.EmptyReason = wagglev1.EmptyReason_EMPTY_REASON_NO_TASKS
+		return answer, nil
+	case <-woken:
+		answer.EmptyReason = d.reason
 		return answer, nil
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
@@ -144,8 +166,11 @@ func (d *dispatcher) FetchTask(ctx context.Context, req *wagglev1.FetchTaskReque
 	return answer, nil
 }
 
-// Heartbeat answers each beat, and sends what is to be pushed between them.
-func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.HeartbeatRequest, wagglev1.HeartbeatResponse]) error {
+// Work answers each beat, and sends what is to be pushed between them. It answers other requests as plain calls.
+func (d *dispatcher) Work(stream grpc.BidiStreamingServer[wagglev1.WorkRequest, wagglev1.WorkResponse]) error {
+	if d.plain {
+		return status.Error(codes.Unimplemented, "no streams here")
+	}
 	d.mu.Lock()
 	n := d.streams
 	d.streams++
@@ -155,22 +180,39 @@ func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.Heartbea
 			return err
 		}
 	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	answers := make(chan *wagglev1.WorkResponse)
 	requests, failed := make(chan *wagglev1.HeartbeatRequest), make(chan error, 1)
 	go func() {
+		var hello *wagglev1.CollectorInfo
 		for {
 			req, err := stream.Recv()
 			if err != nil {
 				failed <- err
 				return
 			}
+			beat := req.GetHeartbeat()
+			if beat == nil {
+				go d.serve(ctx, hello, req, answers)
+				continue
+			}
+			hello = beat.GetCollector()
 			select {
-			case requests <- req:
-			case <-stream.Context().Done():
+			case requests <- beat:
+			case <-ctx.Done():
 			}
 		}
 	}()
+	send := func(message *wagglev1.HeartbeatResponse) error {
+		return stream.Send(&wagglev1.WorkResponse{Answer: &wagglev1.WorkResponse_Heartbeat{Heartbeat: message}})
+	}
 	for {
 		select {
+		case answer := <-answers:
+			if err := stream.Send(answer); err != nil {
+				return err
+			}
 		case req := <-requests:
 			answer, err := d.beat(beat{at: time.Now(), streamed: true, client: clientOf(stream.Context()), info: req.GetCollector(), leases: req.GetLeases()})
 			if err != nil {
@@ -180,15 +222,15 @@ func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.Heartbea
 				continue
 			}
 			if d.noisy {
-				if err := stream.Send(&wagglev1.HeartbeatResponse{}); err != nil {
+				if err := send(&wagglev1.HeartbeatResponse{}); err != nil {
 					return err
 				}
 			}
-			if err := stream.Send(answer); err != nil {
+			if err := send(answer); err != nil {
 				return err
 			}
 		case message := <-d.pushes:
-			if err := stream.Send(message); err != nil {
+			if err := send(message); err != nil {
 				return err
 			}
 		case err := <-failed:
@@ -201,6 +243,56 @@ func (d *dispatcher) Heartbeat(stream grpc.BidiStreamingServer[wagglev1.Heartbea
 		case <-d.quit:
 			return unavailable()
 		}
+	}
+}
+
+// serve answers a request of a stream.
+func (d *dispatcher) serve(ctx context.Context, hello *wagglev1.CollectorInfo, req *wagglev1.WorkRequest, answers chan<- *wagglev1.WorkResponse) {
+	answer := func(response *wagglev1.WorkResponse, err error) {
+		if err != nil {
+			st := status.Convert(err)
+			failed := &wagglev1.WorkError{Code: int32(st.Code()), Message: st.Message()}
+			for _, detail := range st.Details() {
+				switch detail := detail.(type) {
+				case *errdetails.ErrorInfo:
+					failed.Reason = wagglev1.ErrorReason(wagglev1.ErrorReason_value["ERROR_REASON_"+detail.GetReason()])
+				case *errdetails.RetryInfo:
+					failed.RetryAfter = detail.GetRetryDelay()
+				}
+			}
+			response = &wagglev1.WorkResponse{Answer: &wagglev1.WorkResponse_Error{Error: failed}}
+		}
+		response.Id = req.GetId()
+		select {
+		case answers <- response:
+		case <-ctx.Done():
+		}
+	}
+	report := func(reports []*wagglev1.TaskReport) error {
+		resp, err := d.ReportTask(ctx, &wagglev1.ReportTaskRequest{CollectorId: hello.GetId(), Session: hello.GetSession(), Reports: reports})
+		answer(&wagglev1.WorkResponse{Answer: &wagglev1.WorkResponse_Report{Report: resp}}, err)
+		return err
+	}
+	switch call := req.GetCall().(type) {
+	case *wagglev1.WorkRequest_Report:
+		_ = report(call.Report.GetReports()) // the client has it
+	case *wagglev1.WorkRequest_Discovered:
+		resp, err := d.SubmitDiscovered(ctx, call.Discovered)
+		answer(&wagglev1.WorkResponse{Answer: &wagglev1.WorkResponse_Discovered{Discovered: resp}}, err)
+	case *wagglev1.WorkRequest_Fetch:
+		fetch := call.Fetch
+		fetch.CollectorId, fetch.Session, fetch.Labels = hello.GetId(), hello.GetSession(), hello.GetLabels()
+		if fetch.GetWait() == nil {
+			fetch.Wait = durationpb.New(365 * 24 * time.Hour) // as long as the stream lasts
+		}
+		if reports := fetch.GetReports(); len(reports) > 0 {
+			if report(reports) != nil {
+				return
+			}
+			fetch.Reports = nil
+		}
+		resp, err := d.FetchTask(ctx, fetch)
+		answer(&wagglev1.WorkResponse{Answer: &wagglev1.WorkResponse_Fetch{Fetch: resp}}, err)
 	}
 }
 
@@ -291,6 +383,22 @@ func (d *dispatcher) fetchCalls() []fetchCall {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.fetches)
+}
+
+// parked counts the fetches that wait.
+func (d *dispatcher) parked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.polls
+}
+
+// answerParked answers the fetches that wait.
+func (d *dispatcher) answerParked(reason wagglev1.EmptyReason) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reason = reason
+	close(d.woken)
+	d.woken = make(chan struct{})
 }
 
 func (d *dispatcher) beatCalls() []beat {

@@ -57,6 +57,7 @@ func (r *run) fetchLoop() {
 		drained := drains
 		if drains = answer.GetEmptyReason() == wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING; drains {
 			r.troubles.stopping()
+			r.leaveStream()
 			if !drained {
 				continue // the next fetch goes to another dispatcher, if there is one
 			}
@@ -65,6 +66,14 @@ func (r *run) fetchLoop() {
 		if !sleep(r.fetching.ctx, wait) {
 			return
 		}
+	}
+}
+
+// leaveStream has the stream replaced, which is at a dispatcher that is about to stop.
+func (r *run) leaveStream() {
+	if stream := r.stream.Load(); stream != nil {
+		stream.leaving.Store(true)
+		signal(r.leasesChanged)
 	}
 }
 
@@ -120,17 +129,20 @@ func (a *fetchAnswer) wait() time.Duration {
 // use, or if fetching has ended; then it gives back what the call may have been granted.
 func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 	request := r.fetchRequest(tasks, reports)
-	r.awaitFetch(request.GetWait().AsDuration() == 0)
+	r.awaitFetch(r.stream.Load() == nil && !r.parks(request))
+	settle := func(results []*wagglev1.ReportResult) {
+		if len(reports) > 0 {
+			r.answered(reportCall)
+			r.settle(reports, results)
+		}
+		request.Reports, reports = nil, nil
+	}
 	var delay retryDelay
 	for repeated := false; ; repeated = true {
-		answer, err := r.fetchOnce(r.fetching.ctx, request)
+		answer, err := r.fetchOnce(r.fetching.ctx, request, settle)
 		if err == nil {
 			answer.repeated = repeated
 			r.answered(fetchCall)
-			if len(reports) > 0 {
-				r.answered(reportCall)
-			}
-			r.settle(reports, answer.GetReportResults())
 			return answer, nil
 		}
 		if r.fetching.ctx.Err() == nil {
@@ -139,6 +151,7 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 				return nil, fatal
 			}
 			r.awaitFetch(false)
+			request.Wait = durationpb.New(r.cfg.Wait) // an answer soon shows that the trouble is over
 			wait := delay.next(err)
 			r.failed(fetchCall, err, wait, delay.repeated())
 			sleep(r.fetching.ctx, wait)
@@ -152,14 +165,10 @@ func (r *run) fetch(tasks int, reports []*report) (*fetchAnswer, error) {
 }
 
 func (r *run) fetchRequest(tasks int, reports []*report) *wagglev1.FetchTaskRequest {
-	wait := r.cfg.Wait - jitter(r.cfg.Wait/5) // collectors that started together do not poll together for ever
-	if len(reports) > 0 && r.cfg.Slots > 1 {
-		wait = 0 // what is to be answered soon is not parked; with nothing to do, the next fetch is
-	}
 	request := &wagglev1.FetchTaskRequest{
 		CollectorId: r.cfg.ID, Session: r.session, ClientToken: uuid.NewString(),
 		Labels: r.cfg.Labels, Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues,
-		MaxTasks: int32(tasks), Wait: durationpb.New(wait), Reports: messages(reports),
+		MaxTasks: int32(tasks), Reports: messages(reports),
 	}
 	if r.cfg.LeaseDuration > 0 {
 		request.LeaseDuration = durationpb.New(r.cfg.LeaseDuration)
@@ -167,15 +176,57 @@ func (r *run) fetchRequest(tasks int, reports []*report) *wagglev1.FetchTaskRequ
 	return request
 }
 
-func (r *run) fetchOnce(ctx context.Context, request *wagglev1.FetchTaskRequest) (*fetchAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, request.GetWait().AsDuration()+fetchSlack)
-	defer cancel()
+// parks reports whether a fetch may wait for tasks as a plain call. The answer to its reports, which is to come soon, would wait, too;
+// with nothing to do, the next fetch parks.
+func (r *run) parks(request *wagglev1.FetchTaskRequest) bool {
+	return len(request.GetReports()) == 0 || r.cfg.Slots <= 1
+}
+
+// fetchOnce makes a fetch over the stream, or as a plain call. settle is given the results of its reports.
+func (r *run) fetchOnce(ctx context.Context, request *wagglev1.FetchTaskRequest, settle func([]*wagglev1.ReportResult)) (*fetchAnswer, error) {
 	sent := time.Now()
-	response, err := r.fetches.FetchTask(ctx, request, grpc.WaitForReady(true))
-	if err != nil {
+	response, answered, err := r.fetchOver(ctx, request, settle)
+	if answered {
+		return &fetchAnswer{FetchTaskResponse: response, sent: sent, took: time.Since(sent), parking: true}, err
+	}
+	sent = time.Now()
+	wait := time.Duration(0)
+	if r.parks(request) {
+		wait = r.cfg.Wait - jitter(r.cfg.Wait/5) // collectors that started together do not poll together for ever
+	}
+	request.Wait = durationpb.New(wait)
+	ctx, cancel := context.WithTimeout(ctx, wait+fetchSlack)
+	defer cancel()
+	if response, err = r.fetches.FetchTask(ctx, request, grpc.WaitForReady(true)); err != nil {
 		return nil, err
 	}
-	return &fetchAnswer{FetchTaskResponse: response, sent: sent, took: time.Since(sent), parking: request.GetWait().AsDuration() > 0}, nil
+	settle(response.GetReportResults())
+	return &fetchAnswer{FetchTaskResponse: response, sent: sent, took: time.Since(sent), parking: wait > 0}, nil
+}
+
+// fetchOver makes a fetch over the stream. It waits for as long as the stream lasts, unless an earlier try has failed.
+func (r *run) fetchOver(
+	ctx context.Context, request *wagglev1.FetchTaskRequest, settle func([]*wagglev1.ReportResult),
+) (response *wagglev1.FetchTaskResponse, answered bool, err error) {
+	fetch := &wagglev1.FetchTaskRequest{
+		ClientToken: request.GetClientToken(), Pools: request.GetPools(), Sources: request.GetSources(), Queues: request.GetQueues(),
+		MaxTasks: request.GetMaxTasks(), Wait: request.GetWait(), LeaseDuration: request.GetLeaseDuration(), Reports: request.GetReports(),
+	}
+	if wait := fetch.GetWait(); wait != nil {
+		within, cancel := context.WithTimeout(ctx, wait.AsDuration()+fetchSlack)
+		defer cancel()
+		ctx = within
+	}
+	call := &wagglev1.WorkRequest{Call: &wagglev1.WorkRequest_Fetch{Fetch: fetch}}
+	answered, err = r.overStream(ctx, call, func(answer *wagglev1.WorkResponse) bool {
+		if reported := answer.GetReport(); reported != nil {
+			settle(reported.GetResults())
+			return false
+		}
+		response = answer.GetFetch()
+		return true
+	})
+	return response, answered, err
 }
 
 // judgeFetchError returns the error when repeating the call is of no use. It mends the request where that helps.
@@ -208,12 +259,25 @@ func (r *run) settleToken(request *wagglev1.FetchTaskRequest) {
 	ctx, cancel := context.WithTimeout(r.calling.ctx, settleTimeout)
 	defer cancel()
 	sent := time.Now()
-	response, err := r.fetches.FetchTask(ctx, last)
+	response, err := r.settleOver(ctx, last)
 	if err != nil {
 		r.log.Debug("tasks of an interrupted fetch are unknown", zap.Error(err))
 		return
 	}
 	r.start(&fetchAnswer{FetchTaskResponse: response, sent: sent, repeated: true})
+}
+
+// settleOver makes the last call over the stream, if that lasts: there it takes the place of the fetch that waits.
+func (r *run) settleOver(ctx context.Context, last *wagglev1.FetchTaskRequest) (response *wagglev1.FetchTaskResponse, err error) {
+	call := &wagglev1.WorkRequest{Call: &wagglev1.WorkRequest_Fetch{Fetch: last}}
+	answered, err := r.overStream(ctx, call, func(answer *wagglev1.WorkResponse) bool {
+		response = answer.GetFetch()
+		return true
+	})
+	if answered {
+		return response, err
+	}
+	return r.fetches.FetchTask(ctx, last)
 }
 
 // start begins work on what was granted. Once fetching has ended it gives everything back instead.

@@ -190,6 +190,7 @@ func TestCollector_FetchCarriesReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
+		d.plain = true
 		d.put("1-a", "1-b", "1-c")
 		failed := false
 		d.onFetch = func(_ context.Context, n int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
@@ -234,6 +235,7 @@ func TestCollector_FetchGathers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
+		d.plain = true
 		d.put("1-a", "1-b", "1-c", "1-d", "1-e")
 		b := newBlocked()
 		r := start(t, d, b, func(c *collector.Config) { c.Slots = 2 })

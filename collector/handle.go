@@ -143,9 +143,12 @@ func (r *run) submit(l *lease, items []*wagglev1.DiscoveredItem) error {
 func (r *run) submitOnce(l *lease, batch []*wagglev1.DiscoveredItem) error {
 	ctx, cancel := context.WithTimeout(r.calling.ctx, callTimeout)
 	defer cancel()
-	_, err := r.control.SubmitDiscovered(ctx, &wagglev1.SubmitDiscoveredRequest{
-		TaskId: l.task.ID, LeaseToken: l.token, Items: batch,
-	}, grpc.WaitForReady(true))
+	request := &wagglev1.SubmitDiscoveredRequest{TaskId: l.task.ID, LeaseToken: l.token, Items: batch}
+	call := &wagglev1.WorkRequest{Call: &wagglev1.WorkRequest_Discovered{Discovered: request}}
+	if answered, err := r.overStream(ctx, call, func(*wagglev1.WorkResponse) bool { return true }); answered {
+		return err
+	}
+	_, err := r.control.SubmitDiscovered(ctx, request, grpc.WaitForReady(true))
 	return err
 }
 

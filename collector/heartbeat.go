@@ -31,12 +31,11 @@ const (
 	maxBeatBytes = 2 << 20
 )
 
-// heartbeat keeps leases alive, and acts on what dispatchers push. Beats go over a stream; while there is none, or it does
-// not answer, by RenewLease. Its fields belong to the loop.
+// heartbeat keeps leases alive, and acts on what dispatchers push. Beats go over the stream that all calls share; while there is none,
+// or it does not answer, by RenewLease. Its fields belong to the loop.
 type heartbeat struct {
 	run     *run
-	stream  *beatStream // nil while there is none
-	conn    *sharedConn // of the stream
+	stream  *workStream // nil while there is none
 	retry   retryDelay  // of opening a stream
 	reopen  time.Time   // when to open a stream again
 	sooner  time.Time   // when to beat for another stream, in place of one that ended; zero: when a beat is due
@@ -99,6 +98,7 @@ func (h *heartbeat) await(due *time.Time, last time.Time) bool {
 		if sooner := last.Add(h.interval()); sooner.Before(*due) {
 			*due = sooner
 		}
+		h.leave()
 	case message := <-pushed:
 		h.act(message)
 		h.leave()
@@ -160,7 +160,7 @@ type beatPart struct {
 // beat names all leases, and returns nil once all parts are answered.
 func (h *heartbeat) beat() error {
 	parts := h.parts()
-	if h.stream != nil && h.conn != h.run.controlConn.latest() {
+	if h.stream != nil && h.stream.conn != h.run.controlConn.latest() {
 		h.closeStream() // the next one shows the new certificate
 	}
 	if h.stream == nil && !time.Now().Before(h.reopen) {
@@ -215,6 +215,9 @@ func (h *heartbeat) beatStream(parts []beatPart) (answered int, err error) {
 			return i, err
 		}
 		h.retry.reset()
+		if h.run.stream.Swap(h.stream) != h.stream {
+			h.run.fetchConn.renew()
+		}
 		h.answered(answer, part, sent)
 		if h.leave() {
 			return i + 1, nil
@@ -228,7 +231,7 @@ func (h *heartbeat) beatStream(parts []beatPart) (answered int, err error) {
 func (h *heartbeat) exchange(part beatPart) (*wagglev1.HeartbeatResponse, error) {
 	stop := h.impatient(h.stream.end)
 	defer stop()
-	if err := h.stream.send(&wagglev1.HeartbeatRequest{Collector: h.run.info(), Leases: part.beats}); err != nil {
+	if err := h.stream.beat(&wagglev1.HeartbeatRequest{Collector: h.run.info(), Leases: part.beats}); err != nil {
 		return nil, err
 	}
 	for {
@@ -281,7 +284,7 @@ func (h *heartbeat) act(message *wagglev1.HeartbeatResponse) {
 	h.run.setHeld(message.GetStatus().GetHeld())
 	if message.GetReconnect() && h.stream != nil {
 		h.run.troubles.stopping()
-		h.stream.leaving = true
+		h.stream.leaving.Store(true)
 	}
 }
 
@@ -289,14 +292,14 @@ func (h *heartbeat) act(message *wagglev1.HeartbeatResponse) {
 func (h *heartbeat) openStream() {
 	life := newLife(h.run.calling.ctx)
 	stop := h.impatient(life.end)
-	h.conn = h.run.controlConn.latest()
-	stream, err := openBeatStream(life, h.run.control)
+	conn := h.run.controlConn.latest()
+	stream, err := openStream(life, h.run.control)
 	stop()
 	if err != nil {
 		h.dropStream(err)
 		return
 	}
-	h.stream = stream
+	stream.conn, h.stream = conn, stream
 	h.run.stats.change(func(s *Stats) { s.Streaming = true })
 }
 
@@ -310,8 +313,8 @@ func (h *heartbeat) dropStream(err error) {
 	}
 	switch {
 	case h.run.calling.ctx.Err() != nil:
-	case isOutage(err):
-		h.run.log.Debug("heartbeat stream lost; beats go as single calls", zap.Duration("retry_in", wait), zap.Error(err))
+	case isOutage(err), status.Code(err) == codes.Unimplemented:
+		h.run.log.Debug("no stream; calls are plain ones", zap.Duration("retry_in", wait), zap.Error(err))
 	default:
 		h.run.failed(streamCall, err, wait, h.retry.repeated())
 	}
@@ -319,7 +322,7 @@ func (h *heartbeat) dropStream(err error) {
 
 // leave closes the stream if its dispatcher wants it replaced, and reports whether it did.
 func (h *heartbeat) leave() bool {
-	if h.stream == nil || !h.stream.leaving {
+	if h.stream == nil || !h.stream.leaving.Load() {
 		return false
 	}
 	h.closeStream()
@@ -327,14 +330,19 @@ func (h *heartbeat) leave() bool {
 	return true
 }
 
-// closeStream ends the stream, if there is one, and waits for its reader. Cancels and holds are pushed on streams only, so the
+// closeStream ends the stream, if there is one, or leaves it, if its dispatcher asks for that. Cancels and holds are pushed on streams only, so the
 // next stream does not wait for the next beat, unless this one lasted less than a beat's interval.
 func (h *heartbeat) closeStream() {
 	if h.stream == nil {
 		return
 	}
 	opened := h.stream.opened
-	h.stream.close()
+	h.run.stream.Store(nil)
+	if h.stream.leaving.Load() {
+		h.stream.leave()
+	} else {
+		h.stream.close()
+	}
 	h.stream = nil
 	h.run.stats.change(func(s *Stats) { s.Streaming = false })
 	if interval := h.interval(); time.Since(opened) >= interval {

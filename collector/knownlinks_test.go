@@ -154,6 +154,7 @@ func TestCollector_KnownLinksOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
+		d.plain = true
 		var away atomic.Bool // for one fetch
 		d.onFetch = func(context.Context, int, *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
 			if away.CompareAndSwap(true, false) {

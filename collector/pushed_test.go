@@ -90,6 +90,9 @@ func TestCollector_PushedHold(t *testing.T) {
 		pass(3 * time.Second)
 		for _, want := range []bool{true, false} {
 			held.Store(want)
+			if want {
+				d.answerParked(wagglev1.EmptyReason_EMPTY_REASON_COLLECTOR_HELD)
+			}
 			d.pushes <- answerOf(&wagglev1.LeaseStatus{Held: want})
 			synctest.Wait()
 			if got := r.collector.Stats().Held; got != want {
@@ -98,7 +101,7 @@ func TestCollector_PushedHold(t *testing.T) {
 			pass(2 * time.Second) // what was parked has ended
 			fetches := len(d.fetchCalls())
 			pass(10 * time.Second)
-			if more := len(d.fetchCalls()) - fetches; (more == 0) != want {
+			if more := len(d.fetchCalls()) - fetches + d.parked(); (more == 0) != want {
 				t.Errorf("%d fetches in 10 s, held: %t", more, want)
 			}
 		}

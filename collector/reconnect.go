@@ -52,6 +52,23 @@ func (r *reconnecting) latest() *sharedConn {
 	return r.renewed()
 }
 
+// renew has the next call connect anew: nobody pings a connection that has no call, and a dispatcher behind it may freeze meanwhile.
+func (r *reconnecting) renew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if conn, err := r.dial(); err == nil { // as it was possible before, it is later
+		r.replace(conn, r.current.certificate)
+	}
+}
+
+// replace puts a connection in place of the current one, which closes with its last call. The caller holds mu.
+func (r *reconnecting) replace(conn *grpc.ClientConn, certificate []byte) {
+	old := r.current
+	old.replaced = true
+	r.current = &sharedConn{ClientConn: conn, certificate: certificate}
+	r.closeIdle(old)
+}
+
 // renewed replaces the connection if the certificate has changed. The caller holds mu.
 func (r *reconnecting) renewed() *sharedConn {
 	if r.certificate == nil || time.Since(r.checked) < certificateCheck {
@@ -66,10 +83,7 @@ func (r *reconnecting) renewed() *sharedConn {
 	if err != nil { // as it was possible before, it is later
 		return r.current
 	}
-	old := r.current
-	old.replaced = true
-	r.current = &sharedConn{ClientConn: conn, certificate: certificate}
-	r.closeIdle(old)
+	r.replace(conn, certificate)
 	return r.current
 }
 

@@ -105,15 +105,27 @@ func (r *run) awaitReports(next time.Time) {
 func (r *run) send(batch []*report) error {
 	ctx, cancel := context.WithTimeout(r.calling.ctx, callTimeout)
 	defer cancel()
-	response, err := r.control.ReportTask(ctx, &wagglev1.ReportTaskRequest{
-		CollectorId: r.cfg.ID, Session: r.session, Reports: messages(batch),
-	}, grpc.WaitForReady(true))
+	request := &wagglev1.ReportTaskRequest{CollectorId: r.cfg.ID, Session: r.session, Reports: messages(batch)}
+	response, err := r.reportOnce(ctx, request)
 	if err != nil {
 		return err
 	}
 	r.answered(reportCall)
 	r.settle(batch, response.GetResults())
 	return nil
+}
+
+// reportOnce reports over the stream, or by a plain call.
+func (r *run) reportOnce(ctx context.Context, request *wagglev1.ReportTaskRequest) (response *wagglev1.ReportTaskResponse, err error) {
+	call := &wagglev1.WorkRequest{Call: &wagglev1.WorkRequest_Report{Report: request}}
+	answered, err := r.overStream(ctx, call, func(answer *wagglev1.WorkResponse) bool {
+		response = answer.GetReport()
+		return true
+	})
+	if answered {
+		return response, err
+	}
+	return r.control.ReportTask(ctx, request, grpc.WaitForReady(true))
 }
 
 // smallReports is a number of bytes that no dispatcher or proxy refuses as too large.

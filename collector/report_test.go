@@ -196,6 +196,7 @@ func TestCollector_ReportResultsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDispatcher()
+		d.plain = true
 		d.put("1-a")
 		d.onFetch = func(_ context.Context, _ int, req *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
 			if len(req.GetReports()) == 0 {

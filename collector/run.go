@@ -26,10 +26,12 @@ type run struct {
 	handler Handler
 	log     *zap.Logger
 
-	fetchConn   *reconnecting
-	controlConn *reconnecting // its own, so that parked fetches never hold up a heartbeat
+	fetchConn   *reconnecting // its own, so that plain fetches and heartbeats each go to the dispatchers in turn
+	controlConn *reconnecting
 	fetches     wagglev1.DispatchServiceClient
 	control     wagglev1.DispatchServiceClient
+
+	stream atomic.Pointer[workStream] // by which calls go; nil: they are plain calls
 
 	fetching, working, calling life
 	stopErr                    atomic.Pointer[error] // set once by stop

@@ -114,6 +114,10 @@ func serveGuarded(t *testing.T, network, address string, by *authority) *guarded
 			g.note(ctx)
 			return handle(ctx, req)
 		}),
+		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			g.note(stream.Context())
+			return handle(srv, stream)
+		}),
 	}
 	if by != nil {
 		g.rotate(t, by, by)

@@ -45,6 +45,7 @@ func TestCollector_Outage(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d := newDispatcher()
+				d.plain = true // a fetch that waits on a stream sees no short outage
 				var away atomic.Bool
 				answer := func() error {
 					if away.Load() {
@@ -250,16 +251,20 @@ func said(logs *observer.ObservedLogs) []string {
 func TestCollector_DispatcherStops(t *testing.T) {
 	t.Parallel()
 	const stops = "a dispatcher is about to stop; going on with another, or with it when it is back"
+	drain := func(d *dispatcher, draining *atomic.Bool) {
+		draining.Store(true)
+		d.answerParked(wagglev1.EmptyReason_EMPTY_REASON_DISPATCHER_DRAINING)
+	}
 	push := func(d *dispatcher) { d.pushes <- &wagglev1.HeartbeatResponse{Reconnect: true} }
 	for name, tell := range map[string]func(d *dispatcher, draining *atomic.Bool){
 		"by the heartbeat": func(d *dispatcher, _ *atomic.Bool) { push(d) },
-		"by a fetch":       func(_ *dispatcher, draining *atomic.Bool) { draining.Store(true) },
+		"by a fetch":       func(d *dispatcher, draining *atomic.Bool) { drain(d, draining) },
 		"by both": func(d *dispatcher, draining *atomic.Bool) {
-			draining.Store(true)
+			drain(d, draining)
 			push(d)
 		},
 		"by a fetch first": func(d *dispatcher, draining *atomic.Bool) {
-			draining.Store(true)
+			drain(d, draining)
 			pass(2 * time.Second)
 			push(d)
 		},

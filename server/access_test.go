@@ -69,6 +69,7 @@ func accesses(leased *pb.LeasedTask) map[string]access {
 	return map[string]access{
 		"FetchTask":        forCollector.with(&pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", ClientToken: uuid.NewString(), Wait: durationpb.New(10 * time.Millisecond)}),
 		"Heartbeat":        forCollector.with(&pb.HeartbeatRequest{Collector: collector}),
+		"Work":             forCollector.with(&pb.WorkRequest{Call: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.HeartbeatRequest{Collector: collector}}}),
 		"RenewLease":       forCollector.with(&pb.RenewLeaseRequest{Collector: collector, Leases: []*pb.LeaseBeat{{TaskId: task, LeaseToken: token}}}),
 		"SubmitDiscovered": forCollector.with(&pb.SubmitDiscoveredRequest{TaskId: task, LeaseToken: token, Items: []*pb.DiscoveredItem{{Url: "https://a.example/b"}}}),
 		"ReportTask": forCollector.with(&pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{

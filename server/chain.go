@@ -61,6 +61,8 @@ type chain struct {
 	backend   *backend
 	draining  <-chan struct{}
 
+	workers     *workers // of Work streams
+	gather      *gather
 	owners      *ownership
 	methods     map[string]*served // those of the API, which are passed to the owner
 	higherEpoch func(uint64) bool  // nil: an epoch stays as it was
@@ -111,8 +113,8 @@ func (s *Server) newChain() *chain {
 		return newPanicError(value)
 	})
 	drains, drain := context.WithCancel(context.Background()) //nolint:forbidigo // of the server, not of a call
-	return &chain{
-		owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, feeds: s.cfg.Feed, reaches: s.reaches, metrics: s.metrics,
+	c := &chain{
+		workers: &workers{next: make(chan func()), over: drains.Done()}, owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, feeds: s.cfg.Feed, reaches: s.reaches, metrics: s.metrics,
 		maxBytes: s.cfg.MaxReceiveBytes, closing: s.closing, grace: s.patience(), drains: drains, drain: drain,
 		limits: s.limits, peers: s.peers, newcomers: s.cfg.MaxNewCollectors, guard: s.guard, backend: &s.backend, draining: s.draining,
 		log: sampled(time.Second, burst, 100), whole: log,
@@ -120,6 +122,8 @@ func (s *Server) newChain() *chain {
 		recoverUnary: recovery.UnaryServerInterceptor(onPanic), recoverStream: recovery.StreamServerInterceptor(onPanic),
 		metered: interceptors{s.metrics.calls.UnaryServerInterceptor(), s.metrics.calls.StreamServerInterceptor()},
 	}
+	c.gather = &gather{chain: c}
+	return c
 }
 
 // counted is a call from 3 on.
@@ -249,13 +253,11 @@ func (c *chain) admittedStream(srv any, stream *decodedStream, info *grpc.Stream
 	if err := c.limits.Stream(info.FullMethod); err != nil {
 		return err
 	}
-	if !admit.IsProbe(info.FullMethod) {
-		if !c.owners.shared.Load() {
-			return c.recoverStream(srv, stream, info, handler)
-		}
-		return c.ownedStream(stream, info, func(local *localStream) error {
-			return c.recoverStream(srv, &decodedStream{local, local.ctx, local.moving.vouched(), c, stream.line}, info, handler)
-		})
+	switch {
+	case info.FullMethod == pb.DispatchService_Work_FullMethodName: // its calls go to the owner, each by itself
+		return c.recoverStream(srv, stream, info, handler)
+	case !admit.IsProbe(info.FullMethod):
+		return c.atOwner(srv, stream, info, handler)
 	}
 	if info.FullMethod != grpc_health_v1.Health_Watch_FullMethodName {
 		leave, full := c.peers.Reflect(stream.Context())
@@ -272,6 +274,16 @@ func (c *chain) admittedStream(srv any, stream *decodedStream, info *grpc.Stream
 	case <-c.draining:
 		return wire.ErrDraining // with this return the handler's stream ends, and with it the handler
 	}
+}
+
+// atOwner has the owner serve a stream.
+func (c *chain) atOwner(srv any, stream *decodedStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if !c.owners.shared.Load() {
+		return c.recoverStream(srv, stream, info, handler)
+	}
+	return c.ownedStream(stream, info, func(local *localStream) error {
+		return c.recoverStream(srv, &decodedStream{local, local.ctx, local.moving.vouched(), c, stream.line}, info, handler)
+	})
 }
 
 // panicError is a panic of a handler with the stack it left.

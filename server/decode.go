@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
@@ -230,6 +231,23 @@ func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.M
 	})
 }
 
+// callOn makes a call that came on a Work stream, as call makes one that came alone, but for what the stream has been through: 1 and 3.
+func (c *chain) callOn(ctx context.Context, caller *auth.Caller, method string, req proto.Message) (any, error) {
+	e := c.newEnvelope(ctx, method)
+	e.message, e.decoded, e.keep = req, true, c.owners.shared.Load()
+	e.leave, e.err = c.decode(ctx, method, proto.Size(req))
+	defer e.end()
+	of := c.methods[method]
+	decode := func(any) error { return nil }
+	return of.unary(of.service, ctx, decode, func(ctx context.Context, _ any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		here := func() grpc.UnaryHandler { return c.here(caller, e, method, handler) }
+		if e.err != nil || !e.keep {
+			return c.unary(ctx, req, info, here())
+		}
+		return c.unary(ctx, req, info, c.owned(ctx, caller, method, e, here))
+	})
+}
+
 // here is a handler with 9 and 10, of a request that this dispatcher serves.
 func (c *chain) here(caller *auth.Caller, e *envelope, method string, handler grpc.UnaryHandler) grpc.UnaryHandler {
 	if e.err != nil {
@@ -288,6 +306,9 @@ func (s *decodedStream) RecvMsg(m any) error {
 	e.end()
 	if e.err != nil {
 		return e.err
+	}
+	if _, isCall := m.(*pb.WorkRequest); isCall { // it is checked as the call that it is
+		return nil
 	}
 	// Handlers receive in goroutines of their own.
 	return recovered(func() error {

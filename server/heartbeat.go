@@ -179,6 +179,9 @@ func (h *heartbeat) run(ctx context.Context) error {
 // sendTimeout is how long a message may wait for its collector to read those before it.
 const sendTimeout = 10 * time.Second
 
+// errUnread is of a client that does not read its stream.
+var errUnread = fmt.Errorf("the collector did not read its stream for %v: %w", sendTimeout, context.DeadlineExceeded)
+
 // send sends a message so many times. After a timeout, the end of the stream ends the send that is still pending.
 func (h *heartbeat) send(message *pb.HeartbeatResponse, times int) error {
 	return sendInTime(h.stream, message, times)
@@ -198,7 +201,7 @@ func sendInTime(stream grpc.ServerStream, message *pb.HeartbeatResponse, times i
 	case err := <-sent:
 		return err
 	case <-late.C:
-		return fmt.Errorf("the collector did not read its heartbeat stream for %v: %w", sendTimeout, context.DeadlineExceeded)
+		return errUnread
 	}
 }
 

@@ -45,7 +45,13 @@ func (p *passing) pass(r *route) (any, outcome, error) {
 		moved = r.changed
 	}
 	call := p.chain.callOf(p.whole, p.caller, p.caller.Grants(), p.method)
-	call.Request = p.request
+	if call.Request = p.request; call.Request == nil { // it came as a part of a message
+		data, err := proto.Marshal(p.e.message.(proto.Message)) //nolint:forcetypeassert // as all requests of gRPC are
+		if err != nil {
+			return nil, answered, err
+		}
+		call.Request = data
+	}
 	answer, undo, err := r.link.Call(ctx, classOf(p.method), call, moved)
 	p.chain.metrics.passedOn(classOf(p.method), err)
 	refused, isRefused := errors.AsType[*auth.Refused](err)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -228,7 +227,7 @@ func (m *moving) pass(r *route) (moved bool, err error) {
 	defer p.Close()
 	again := m.repeated()
 	if len(again) > relay.MaxAhead {
-		return false, errUnreadBeats
+		return false, errUnread
 	}
 	for _, beat := range again {
 		if p.Send(m.ctx, beat, false) != nil {
@@ -262,7 +261,7 @@ func (m *moving) exchange(r *route, p *relay.Passed) (moved bool, err error) {
 			}
 		case message, ok := <-p.Messages:
 			if !ok {
-				return false, errUnreadBeats
+				return false, errUnread
 			}
 			if err := m.sendBack(message.GetData()); err != nil {
 				return false, err
@@ -307,6 +306,3 @@ func (m *moving) sendBack(data []byte) error {
 	}
 	return sendInTime(m.client, m.forClient(message), 1)
 }
-
-// errUnreadBeats is of a client that does not read its stream.
-var errUnreadBeats = fmt.Errorf("the collector did not read its heartbeat stream: %w", context.DeadlineExceeded)

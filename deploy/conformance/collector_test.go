@@ -56,7 +56,7 @@ func TestCollector_Faults(t *testing.T) {
 		{"another-outcome", "fetch/free-slots", "another outcome"},
 		{"gives-up-reports", "report/lost-reply", "no second report"},
 		{"tight-loop", "fetch/rate-limited-long", "no growing wait"},
-		{"one-dispatcher", "servers/spread", "no call came to dispatcher 2"},
+		{"one-dispatcher", "servers/killed", "no report"},
 		{"token-read-once", "servers/token-renewed", "no start|no report"},
 		{"releases-nothing-at-stop", "stop/drain-over", "no cancellation"},
 	} {

@@ -38,6 +38,7 @@ func waggle() []road {
 	const pass, serve = "(*server.passing).pass", "(*server.passing).serve"
 	const passBeats, serveBeats = "(*server.moving).pass", "(*server.moving).serve"
 	const reaches, stands = "(*server.Server).reaches", "a dispatcher is to stand by: a road of its own"
+	const work = "the heartbeats of a Work stream come another way"
 	const elsewhere, here = "another dispatcher owns the store: a road of its own", "it calls the handler"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", map[string]string{
@@ -51,6 +52,7 @@ func waggle() []road {
 		{"Heartbeat", chain, "StreamHandler", service + "Heartbeat", store + "Renew", map[string]string{
 			engine + "beginSession": begun, passBeats: elsewhere, serveBeats: here, publish: woken, reaches: stands,
 			"(*server.passedStream).RecvMsg": elsewhere, "(*server.passedStream).SendMsg": elsewhere,
+			"(*server.workBeats).RecvMsg": work, "(*server.workBeats).SendMsg": work,
 		}},
 	}
 }

@@ -46,7 +46,9 @@ func TestOpenAPI(t *testing.T) {
 				if want := !method.IsStreamingClient() && !method.IsStreamingServer(); there != want {
 					t.Errorf("%s is there: %v", method.FullName(), there)
 				}
-				calls++
+				if there {
+					calls++
+				}
 			}
 		}
 		for i := range of.Messages().Len() {
@@ -65,7 +67,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 		return true
 	})
-	if calls < 35 || fields < 200 || len(file.Paths) != calls-1 {
+	if calls < 35 || fields < 200 || len(file.Paths) != calls {
 		t.Errorf("%d calls, %d paths, %d fields", calls, len(file.Paths), fields)
 	}
 }

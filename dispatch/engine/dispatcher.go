@@ -77,6 +77,7 @@ type Dispatcher struct {
 	policy dispatch.Policy
 
 	pump      *pump.Pump
+	lanes     *lanes
 	sweeper   *sweeper
 	catalog   *Catalog
 	widened   *ttlcache.Cache[string, widened] // by the uids of sources
@@ -110,6 +111,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.newcomers = &newcomers{met: make(map[string]*newcomer), taken: make(map[string]int)}
 	d.drained = make(chan struct{})
+	d.lanes = &lanes{d: d, all: make(map[int]*lane)}
 	d.callPrefix = uuid.NewString() + "-"
 	d.holds = newHoldWatch(cfg, func() {
 		d.pump.HoldsChanged()

@@ -36,12 +36,22 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dis
 	if len(reports) == 0 {
 		return nil, nil
 	}
+	return d.settle(ctx, reports, ownReports(collector, reports))
+}
+
+// ownReports are the results of reports so far: those of others' leases have theirs.
+func ownReports(collector string, reports []dispatch.Report) []ReportResult {
 	results := make([]ReportResult, len(reports))
 	for i := range reports {
 		if results[i].ID = reports[i].ID; reports[i].Token.Collector != collector {
 			results[i].Code, results[i].Lost = ReportLeaseLost, dispatch.LostMalformed
 		}
 	}
+	return results
+}
+
+// settle settles the reports that have no result yet.
+func (d *Dispatcher) settle(ctx context.Context, reports []dispatch.Report, results []ReportResult) ([]ReportResult, error) {
 	err := d.settleParts(ctx, d.partsOf(reports, results))
 	if err != nil && !notSettled(err) {
 		return nil, err

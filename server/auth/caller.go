@@ -96,6 +96,14 @@ func (c *Caller) Check() error {
 	return err
 }
 
+// Again is the caller of one call on a stream, as the policy has it now. The error is as that of [Caller.Check].
+func (c *Caller) Again() (*Caller, error) {
+	if c == nil {
+		return nil, nil
+	}
+	return c.again()
+}
+
 // again is the caller as the policy has it now.
 func (c *Caller) again() (*Caller, error) {
 	now := &Caller{guard: c.guard, method: c.method, proof: c.proof}

@@ -72,6 +72,7 @@ var rules = map[string]rule{
 	pb.DispatchService_RenewLease_FullMethodName:       collectorCalls,
 	pb.DispatchService_ReportTask_FullMethodName:       collectorCalls,
 	pb.DispatchService_SubmitDiscovered_FullMethodName: collectorCalls,
+	pb.DispatchService_Work_FullMethodName:             collectorCalls,
 
 	pb.TaskService_SubmitTasks_FullMethodName:  taskSubmits,
 	pb.TaskService_GetTask_FullMethodName:      sourceReads,

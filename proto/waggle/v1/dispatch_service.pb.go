@@ -307,6 +307,365 @@ func (ReportCode) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{3}
 }
 
+// WorkRequest is one call of a collector on its stream.
+type WorkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chosen by the client, and returned with each answer to this request; a heartbeat needs none.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The call. Required.
+	//
+	// Types that are valid to be assigned to Call:
+	//
+	//	*WorkRequest_Heartbeat
+	//	*WorkRequest_Fetch
+	//	*WorkRequest_Report
+	//	*WorkRequest_Discovered
+	Call          isWorkRequest_Call `protobuf_oneof:"call"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkRequest) Reset() {
+	*x = WorkRequest{}
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkRequest) ProtoMessage() {}
+
+func (x *WorkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
+func (*WorkRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *WorkRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *WorkRequest) GetCall() isWorkRequest_Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetHeartbeat() *HeartbeatRequest {
+	if x != nil {
+		if x, ok := x.Call.(*WorkRequest_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetFetch() *FetchTaskRequest {
+	if x != nil {
+		if x, ok := x.Call.(*WorkRequest_Fetch); ok {
+			return x.Fetch
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetReport() *ReportTaskRequest {
+	if x != nil {
+		if x, ok := x.Call.(*WorkRequest_Report); ok {
+			return x.Report
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetDiscovered() *SubmitDiscoveredRequest {
+	if x != nil {
+		if x, ok := x.Call.(*WorkRequest_Discovered); ok {
+			return x.Discovered
+		}
+	}
+	return nil
+}
+
+type isWorkRequest_Call interface {
+	isWorkRequest_Call()
+}
+
+type WorkRequest_Heartbeat struct {
+	// As [Heartbeat]. Answers to heartbeats come in their order.
+	Heartbeat *HeartbeatRequest `protobuf:"bytes,2,opt,name=heartbeat,proto3,oneof"`
+}
+
+type WorkRequest_Fetch struct {
+	// As [FetchTask]. Empty collector_id, session and labels: those of the first heartbeat.
+	Fetch *FetchTaskRequest `protobuf:"bytes,3,opt,name=fetch,proto3,oneof"`
+}
+
+type WorkRequest_Report struct {
+	// As [ReportTask]. Empty collector_id and session: those of the first heartbeat.
+	Report *ReportTaskRequest `protobuf:"bytes,4,opt,name=report,proto3,oneof"`
+}
+
+type WorkRequest_Discovered struct {
+	// As [SubmitDiscovered].
+	Discovered *SubmitDiscoveredRequest `protobuf:"bytes,5,opt,name=discovered,proto3,oneof"`
+}
+
+func (*WorkRequest_Heartbeat) isWorkRequest_Call() {}
+
+func (*WorkRequest_Fetch) isWorkRequest_Call() {}
+
+func (*WorkRequest_Report) isWorkRequest_Call() {}
+
+func (*WorkRequest_Discovered) isWorkRequest_Call() {}
+
+// WorkResponse answers a request, or is pushed.
+type WorkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the request; 0 with heartbeat.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The answer.
+	//
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*WorkResponse_Heartbeat
+	//	*WorkResponse_Fetch
+	//	*WorkResponse_Report
+	//	*WorkResponse_Discovered
+	//	*WorkResponse_Error
+	Answer        isWorkResponse_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkResponse) Reset() {
+	*x = WorkResponse{}
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkResponse) ProtoMessage() {}
+
+func (x *WorkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
+func (*WorkResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *WorkResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *WorkResponse) GetAnswer() isWorkResponse_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetHeartbeat() *HeartbeatResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*WorkResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetFetch() *FetchTaskResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*WorkResponse_Fetch); ok {
+			return x.Fetch
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetReport() *ReportTaskResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*WorkResponse_Report); ok {
+			return x.Report
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetDiscovered() *SubmitDiscoveredResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*WorkResponse_Discovered); ok {
+			return x.Discovered
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetError() *WorkError {
+	if x != nil {
+		if x, ok := x.Answer.(*WorkResponse_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+type isWorkResponse_Answer interface {
+	isWorkResponse_Answer()
+}
+
+type WorkResponse_Heartbeat struct {
+	// The answer to a heartbeat, or pushed; see HeartbeatResponse.
+	Heartbeat *HeartbeatResponse `protobuf:"bytes,2,opt,name=heartbeat,proto3,oneof"`
+}
+
+type WorkResponse_Fetch struct {
+	// The answer to a fetch, without the results of its reports.
+	Fetch *FetchTaskResponse `protobuf:"bytes,3,opt,name=fetch,proto3,oneof"`
+}
+
+type WorkResponse_Report struct {
+	// The answer to reports. Those that a fetch carries are answered so too, with its id, ahead of the fetch.
+	Report *ReportTaskResponse `protobuf:"bytes,4,opt,name=report,proto3,oneof"`
+}
+
+type WorkResponse_Discovered struct {
+	// The answer to discovered items.
+	Discovered *SubmitDiscoveredResponse `protobuf:"bytes,5,opt,name=discovered,proto3,oneof"`
+}
+
+type WorkResponse_Error struct {
+	// The request failed. If it is a fetch whose reports were answered, only the fetch failed.
+	Error *WorkError `protobuf:"bytes,6,opt,name=error,proto3,oneof"`
+}
+
+func (*WorkResponse_Heartbeat) isWorkResponse_Answer() {}
+
+func (*WorkResponse_Fetch) isWorkResponse_Answer() {}
+
+func (*WorkResponse_Report) isWorkResponse_Answer() {}
+
+func (*WorkResponse_Discovered) isWorkResponse_Answer() {}
+
+func (*WorkResponse_Error) isWorkResponse_Answer() {}
+
+// WorkError is the error of one request: what the status of a plain call has.
+type WorkError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The canonical code of gRPC, as a number.
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// For people.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Why. Unspecified: gRPC's own error.
+	Reason ErrorReason `protobuf:"varint,3,opt,name=reason,proto3,enum=waggle.v1.ErrorReason" json:"reason,omitempty"`
+	// The values in the message, by name.
+	Metadata map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How long to wait before the request is repeated; absent: to repeat it does not help, or it can be at once.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkError) Reset() {
+	*x = WorkError{}
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkError) ProtoMessage() {}
+
+func (x *WorkError) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkError.ProtoReflect.Descriptor instead.
+func (*WorkError) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WorkError) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *WorkError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *WorkError) GetReason() ErrorReason {
+	if x != nil {
+		return x.Reason
+	}
+	return ErrorReason_ERROR_REASON_UNSPECIFIED
+}
+
+func (x *WorkError) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *WorkError) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
 // FetchTaskRequest asks for tasks.
 type FetchTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -347,7 +706,7 @@ type FetchTaskRequest struct {
 
 func (x *FetchTaskRequest) Reset() {
 	*x = FetchTaskRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[0]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +718,7 @@ func (x *FetchTaskRequest) String() string {
 func (*FetchTaskRequest) ProtoMessage() {}
 
 func (x *FetchTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[0]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +731,7 @@ func (x *FetchTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchTaskRequest.ProtoReflect.Descriptor instead.
 func (*FetchTaskRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{0}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FetchTaskRequest) GetCollectorId() string {
@@ -481,7 +840,7 @@ type FetchTaskResponse struct {
 
 func (x *FetchTaskResponse) Reset() {
 	*x = FetchTaskResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[1]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -493,7 +852,7 @@ func (x *FetchTaskResponse) String() string {
 func (*FetchTaskResponse) ProtoMessage() {}
 
 func (x *FetchTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[1]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -506,7 +865,7 @@ func (x *FetchTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchTaskResponse.ProtoReflect.Descriptor instead.
 func (*FetchTaskResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{1}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FetchTaskResponse) GetLeasedTasks() []*LeasedTask {
@@ -557,7 +916,7 @@ type LeasedTask struct {
 
 func (x *LeasedTask) Reset() {
 	*x = LeasedTask{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[2]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +928,7 @@ func (x *LeasedTask) String() string {
 func (*LeasedTask) ProtoMessage() {}
 
 func (x *LeasedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[2]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +941,7 @@ func (x *LeasedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasedTask.ProtoReflect.Descriptor instead.
 func (*LeasedTask) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{2}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LeasedTask) GetTask() *Task {
@@ -617,7 +976,7 @@ type LeaseBeat struct {
 
 func (x *LeaseBeat) Reset() {
 	*x = LeaseBeat{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[3]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +988,7 @@ func (x *LeaseBeat) String() string {
 func (*LeaseBeat) ProtoMessage() {}
 
 func (x *LeaseBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[3]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +1001,7 @@ func (x *LeaseBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseBeat.ProtoReflect.Descriptor instead.
 func (*LeaseBeat) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{3}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LeaseBeat) GetTaskId() string {
@@ -686,7 +1045,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +1057,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +1070,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{4}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HeartbeatRequest) GetCollector() *CollectorInfo {
@@ -743,7 +1102,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +1114,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +1127,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HeartbeatResponse) GetStatus() *LeaseStatus {
@@ -812,7 +1171,7 @@ type LeaseStatus struct {
 
 func (x *LeaseStatus) Reset() {
 	*x = LeaseStatus{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +1183,7 @@ func (x *LeaseStatus) String() string {
 func (*LeaseStatus) ProtoMessage() {}
 
 func (x *LeaseStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1196,7 @@ func (x *LeaseStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseStatus.ProtoReflect.Descriptor instead.
 func (*LeaseStatus) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LeaseStatus) GetLeaseDuration() *durationpb.Duration {
@@ -897,7 +1256,7 @@ type LostLease struct {
 
 func (x *LostLease) Reset() {
 	*x = LostLease{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1268,7 @@ func (x *LostLease) String() string {
 func (*LostLease) ProtoMessage() {}
 
 func (x *LostLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1281,7 @@ func (x *LostLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostLease.ProtoReflect.Descriptor instead.
 func (*LostLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LostLease) GetTaskId() string {
@@ -959,7 +1318,7 @@ type CancelNotice struct {
 
 func (x *CancelNotice) Reset() {
 	*x = CancelNotice{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1330,7 @@ func (x *CancelNotice) String() string {
 func (*CancelNotice) ProtoMessage() {}
 
 func (x *CancelNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1343,7 @@ func (x *CancelNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelNotice.ProtoReflect.Descriptor instead.
 func (*CancelNotice) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelNotice) GetTaskId() string {
@@ -1014,7 +1373,7 @@ type LimitedLease struct {
 
 func (x *LimitedLease) Reset() {
 	*x = LimitedLease{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1385,7 @@ func (x *LimitedLease) String() string {
 func (*LimitedLease) ProtoMessage() {}
 
 func (x *LimitedLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1398,7 @@ func (x *LimitedLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitedLease.ProtoReflect.Descriptor instead.
 func (*LimitedLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LimitedLease) GetTaskId() string {
@@ -1069,7 +1428,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1440,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1453,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RenewLeaseRequest) GetCollector() *CollectorInfo {
@@ -1122,7 +1481,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1493,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1506,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{11}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RenewLeaseResponse) GetStatus() *LeaseStatus {
@@ -1173,7 +1532,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1544,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1557,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskReport) GetTaskId() string {
@@ -1238,7 +1597,7 @@ type ReportTaskRequest struct {
 
 func (x *ReportTaskRequest) Reset() {
 	*x = ReportTaskRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1609,7 @@ func (x *ReportTaskRequest) String() string {
 func (*ReportTaskRequest) ProtoMessage() {}
 
 func (x *ReportTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1622,7 @@ func (x *ReportTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTaskRequest.ProtoReflect.Descriptor instead.
 func (*ReportTaskRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{13}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReportTaskRequest) GetCollectorId() string {
@@ -1298,7 +1657,7 @@ type ReportTaskResponse struct {
 
 func (x *ReportTaskResponse) Reset() {
 	*x = ReportTaskResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1669,7 @@ func (x *ReportTaskResponse) String() string {
 func (*ReportTaskResponse) ProtoMessage() {}
 
 func (x *ReportTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1682,7 @@ func (x *ReportTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTaskResponse.ProtoReflect.Descriptor instead.
 func (*ReportTaskResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{14}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReportTaskResponse) GetResults() []*ReportResult {
@@ -1359,7 +1718,7 @@ type ReportResult struct {
 
 func (x *ReportResult) Reset() {
 	*x = ReportResult{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1730,7 @@ func (x *ReportResult) String() string {
 func (*ReportResult) ProtoMessage() {}
 
 func (x *ReportResult) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1743,7 @@ func (x *ReportResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResult.ProtoReflect.Descriptor instead.
 func (*ReportResult) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{15}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReportResult) GetTaskId() string {
@@ -1458,7 +1817,7 @@ type SubmitDiscoveredRequest struct {
 
 func (x *SubmitDiscoveredRequest) Reset() {
 	*x = SubmitDiscoveredRequest{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1829,7 @@ func (x *SubmitDiscoveredRequest) String() string {
 func (*SubmitDiscoveredRequest) ProtoMessage() {}
 
 func (x *SubmitDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1842,7 @@ func (x *SubmitDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*SubmitDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{16}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitDiscoveredRequest) GetTaskId() string {
@@ -1518,7 +1877,7 @@ type SubmitDiscoveredResponse struct {
 
 func (x *SubmitDiscoveredResponse) Reset() {
 	*x = SubmitDiscoveredResponse{}
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1889,7 @@ func (x *SubmitDiscoveredResponse) String() string {
 func (*SubmitDiscoveredResponse) ProtoMessage() {}
 
 func (x *SubmitDiscoveredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_dispatch_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1902,7 @@ func (x *SubmitDiscoveredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitDiscoveredResponse.ProtoReflect.Descriptor instead.
 func (*SubmitDiscoveredResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{17}
+	return file_waggle_v1_dispatch_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitDiscoveredResponse) GetSummary() *DiscoverSummary {
@@ -1557,7 +1916,36 @@ var File_waggle_v1_dispatch_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\n" +
-	" waggle/v1/dispatch_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/task.proto\"\x92\x04\n" +
+	" waggle/v1/dispatch_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x14waggle/v1/task.proto\"\x95\x02\n" +
+	"\vWorkRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12;\n" +
+	"\theartbeat\x18\x02 \x01(\v2\x1b.waggle.v1.HeartbeatRequestH\x00R\theartbeat\x123\n" +
+	"\x05fetch\x18\x03 \x01(\v2\x1b.waggle.v1.FetchTaskRequestH\x00R\x05fetch\x126\n" +
+	"\x06report\x18\x04 \x01(\v2\x1c.waggle.v1.ReportTaskRequestH\x00R\x06report\x12D\n" +
+	"\n" +
+	"discovered\x18\x05 \x01(\v2\".waggle.v1.SubmitDiscoveredRequestH\x00R\n" +
+	"discoveredB\x06\n" +
+	"\x04call\"\xca\x02\n" +
+	"\fWorkResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12<\n" +
+	"\theartbeat\x18\x02 \x01(\v2\x1c.waggle.v1.HeartbeatResponseH\x00R\theartbeat\x124\n" +
+	"\x05fetch\x18\x03 \x01(\v2\x1c.waggle.v1.FetchTaskResponseH\x00R\x05fetch\x127\n" +
+	"\x06report\x18\x04 \x01(\v2\x1d.waggle.v1.ReportTaskResponseH\x00R\x06report\x12E\n" +
+	"\n" +
+	"discovered\x18\x05 \x01(\v2#.waggle.v1.SubmitDiscoveredResponseH\x00R\n" +
+	"discovered\x12,\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.waggle.v1.WorkErrorH\x00R\x05errorB\b\n" +
+	"\x06answer\"\xa2\x02\n" +
+	"\tWorkError\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12.\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x16.waggle.v1.ErrorReasonR\x06reason\x12>\n" +
+	"\bmetadata\x18\x04 \x03(\v2\".waggle.v1.WorkError.MetadataEntryR\bmetadata\x12:\n" +
+	"\vretry_after\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x04\n" +
 	"\x10FetchTaskRequest\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12!\n" +
@@ -1690,7 +2078,7 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\x16REPORT_CODE_LEASE_LOST\x10\x03\x12\x19\n" +
 	"\x15REPORT_CODE_NOT_FOUND\x10\x04\x12\x1a\n" +
 	"\x16REPORT_CODE_STORE_FULL\x10\x05\x12!\n" +
-	"\x1dREPORT_CODE_STORE_UNAVAILABLE\x10\x062\x98\x03\n" +
+	"\x1dREPORT_CODE_STORE_UNAVAILABLE\x10\x062\xd5\x03\n" +
 	"\x0fDispatchService\x12F\n" +
 	"\tFetchTask\x12\x1b.waggle.v1.FetchTaskRequest\x1a\x1c.waggle.v1.FetchTaskResponse\x12J\n" +
 	"\tHeartbeat\x12\x1b.waggle.v1.HeartbeatRequest\x1a\x1c.waggle.v1.HeartbeatResponse(\x010\x01\x12I\n" +
@@ -1698,7 +2086,8 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"RenewLease\x12\x1c.waggle.v1.RenewLeaseRequest\x1a\x1d.waggle.v1.RenewLeaseResponse\x12I\n" +
 	"\n" +
 	"ReportTask\x12\x1c.waggle.v1.ReportTaskRequest\x1a\x1d.waggle.v1.ReportTaskResponse\x12[\n" +
-	"\x10SubmitDiscovered\x12\".waggle.v1.SubmitDiscoveredRequest\x1a#.waggle.v1.SubmitDiscoveredResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x10SubmitDiscovered\x12\".waggle.v1.SubmitDiscoveredRequest\x1a#.waggle.v1.SubmitDiscoveredResponse\x12;\n" +
+	"\x04Work\x12\x16.waggle.v1.WorkRequest\x1a\x17.waggle.v1.WorkResponse(\x010\x01B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_dispatch_service_proto_rawDescOnce sync.Once
@@ -1713,95 +2102,114 @@ func file_waggle_v1_dispatch_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_dispatch_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_waggle_v1_dispatch_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_waggle_v1_dispatch_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_waggle_v1_dispatch_service_proto_goTypes = []any{
 	(EmptyReason)(0),                 // 0: waggle.v1.EmptyReason
 	(LostReason)(0),                  // 1: waggle.v1.LostReason
 	(CancelReason)(0),                // 2: waggle.v1.CancelReason
 	(ReportCode)(0),                  // 3: waggle.v1.ReportCode
-	(*FetchTaskRequest)(nil),         // 4: waggle.v1.FetchTaskRequest
-	(*FetchTaskResponse)(nil),        // 5: waggle.v1.FetchTaskResponse
-	(*LeasedTask)(nil),               // 6: waggle.v1.LeasedTask
-	(*LeaseBeat)(nil),                // 7: waggle.v1.LeaseBeat
-	(*HeartbeatRequest)(nil),         // 8: waggle.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),        // 9: waggle.v1.HeartbeatResponse
-	(*LeaseStatus)(nil),              // 10: waggle.v1.LeaseStatus
-	(*LostLease)(nil),                // 11: waggle.v1.LostLease
-	(*CancelNotice)(nil),             // 12: waggle.v1.CancelNotice
-	(*LimitedLease)(nil),             // 13: waggle.v1.LimitedLease
-	(*RenewLeaseRequest)(nil),        // 14: waggle.v1.RenewLeaseRequest
-	(*RenewLeaseResponse)(nil),       // 15: waggle.v1.RenewLeaseResponse
-	(*TaskReport)(nil),               // 16: waggle.v1.TaskReport
-	(*ReportTaskRequest)(nil),        // 17: waggle.v1.ReportTaskRequest
-	(*ReportTaskResponse)(nil),       // 18: waggle.v1.ReportTaskResponse
-	(*ReportResult)(nil),             // 19: waggle.v1.ReportResult
-	(*SubmitDiscoveredRequest)(nil),  // 20: waggle.v1.SubmitDiscoveredRequest
-	(*SubmitDiscoveredResponse)(nil), // 21: waggle.v1.SubmitDiscoveredResponse
-	nil,                              // 22: waggle.v1.FetchTaskRequest.LabelsEntry
-	(*durationpb.Duration)(nil),      // 23: google.protobuf.Duration
-	(*Task)(nil),                     // 24: waggle.v1.Task
-	(*Lease)(nil),                    // 25: waggle.v1.Lease
-	(*CollectorInfo)(nil),            // 26: waggle.v1.CollectorInfo
-	(*Outcome)(nil),                  // 27: waggle.v1.Outcome
-	(TaskState)(0),                   // 28: waggle.v1.TaskState
-	(*timestamppb.Timestamp)(nil),    // 29: google.protobuf.Timestamp
-	(AttemptResult)(0),               // 30: waggle.v1.AttemptResult
-	(*DiscoverSummary)(nil),          // 31: waggle.v1.DiscoverSummary
-	(*DiscoveredItem)(nil),           // 32: waggle.v1.DiscoveredItem
+	(*WorkRequest)(nil),              // 4: waggle.v1.WorkRequest
+	(*WorkResponse)(nil),             // 5: waggle.v1.WorkResponse
+	(*WorkError)(nil),                // 6: waggle.v1.WorkError
+	(*FetchTaskRequest)(nil),         // 7: waggle.v1.FetchTaskRequest
+	(*FetchTaskResponse)(nil),        // 8: waggle.v1.FetchTaskResponse
+	(*LeasedTask)(nil),               // 9: waggle.v1.LeasedTask
+	(*LeaseBeat)(nil),                // 10: waggle.v1.LeaseBeat
+	(*HeartbeatRequest)(nil),         // 11: waggle.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),        // 12: waggle.v1.HeartbeatResponse
+	(*LeaseStatus)(nil),              // 13: waggle.v1.LeaseStatus
+	(*LostLease)(nil),                // 14: waggle.v1.LostLease
+	(*CancelNotice)(nil),             // 15: waggle.v1.CancelNotice
+	(*LimitedLease)(nil),             // 16: waggle.v1.LimitedLease
+	(*RenewLeaseRequest)(nil),        // 17: waggle.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),       // 18: waggle.v1.RenewLeaseResponse
+	(*TaskReport)(nil),               // 19: waggle.v1.TaskReport
+	(*ReportTaskRequest)(nil),        // 20: waggle.v1.ReportTaskRequest
+	(*ReportTaskResponse)(nil),       // 21: waggle.v1.ReportTaskResponse
+	(*ReportResult)(nil),             // 22: waggle.v1.ReportResult
+	(*SubmitDiscoveredRequest)(nil),  // 23: waggle.v1.SubmitDiscoveredRequest
+	(*SubmitDiscoveredResponse)(nil), // 24: waggle.v1.SubmitDiscoveredResponse
+	nil,                              // 25: waggle.v1.WorkError.MetadataEntry
+	nil,                              // 26: waggle.v1.FetchTaskRequest.LabelsEntry
+	(ErrorReason)(0),                 // 27: waggle.v1.ErrorReason
+	(*durationpb.Duration)(nil),      // 28: google.protobuf.Duration
+	(*Task)(nil),                     // 29: waggle.v1.Task
+	(*Lease)(nil),                    // 30: waggle.v1.Lease
+	(*CollectorInfo)(nil),            // 31: waggle.v1.CollectorInfo
+	(*Outcome)(nil),                  // 32: waggle.v1.Outcome
+	(TaskState)(0),                   // 33: waggle.v1.TaskState
+	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
+	(AttemptResult)(0),               // 35: waggle.v1.AttemptResult
+	(*DiscoverSummary)(nil),          // 36: waggle.v1.DiscoverSummary
+	(*DiscoveredItem)(nil),           // 37: waggle.v1.DiscoveredItem
 }
 var file_waggle_v1_dispatch_service_proto_depIdxs = []int32{
-	23, // 0: waggle.v1.FetchTaskRequest.wait:type_name -> google.protobuf.Duration
-	23, // 1: waggle.v1.FetchTaskRequest.lease_duration:type_name -> google.protobuf.Duration
-	16, // 2: waggle.v1.FetchTaskRequest.reports:type_name -> waggle.v1.TaskReport
-	22, // 3: waggle.v1.FetchTaskRequest.labels:type_name -> waggle.v1.FetchTaskRequest.LabelsEntry
-	6,  // 4: waggle.v1.FetchTaskResponse.leased_tasks:type_name -> waggle.v1.LeasedTask
-	23, // 5: waggle.v1.FetchTaskResponse.waited:type_name -> google.protobuf.Duration
-	0,  // 6: waggle.v1.FetchTaskResponse.empty_reason:type_name -> waggle.v1.EmptyReason
-	23, // 7: waggle.v1.FetchTaskResponse.retry_after:type_name -> google.protobuf.Duration
-	19, // 8: waggle.v1.FetchTaskResponse.report_results:type_name -> waggle.v1.ReportResult
-	24, // 9: waggle.v1.LeasedTask.task:type_name -> waggle.v1.Task
-	25, // 10: waggle.v1.LeasedTask.lease:type_name -> waggle.v1.Lease
-	26, // 11: waggle.v1.HeartbeatRequest.collector:type_name -> waggle.v1.CollectorInfo
-	7,  // 12: waggle.v1.HeartbeatRequest.leases:type_name -> waggle.v1.LeaseBeat
-	10, // 13: waggle.v1.HeartbeatResponse.status:type_name -> waggle.v1.LeaseStatus
-	23, // 14: waggle.v1.LeaseStatus.lease_duration:type_name -> google.protobuf.Duration
-	11, // 15: waggle.v1.LeaseStatus.lost:type_name -> waggle.v1.LostLease
-	12, // 16: waggle.v1.LeaseStatus.cancel:type_name -> waggle.v1.CancelNotice
-	23, // 17: waggle.v1.LeaseStatus.next_heartbeat:type_name -> google.protobuf.Duration
-	13, // 18: waggle.v1.LeaseStatus.limited:type_name -> waggle.v1.LimitedLease
-	1,  // 19: waggle.v1.LostLease.reason:type_name -> waggle.v1.LostReason
-	2,  // 20: waggle.v1.CancelNotice.reason:type_name -> waggle.v1.CancelReason
-	23, // 21: waggle.v1.LimitedLease.duration:type_name -> google.protobuf.Duration
-	26, // 22: waggle.v1.RenewLeaseRequest.collector:type_name -> waggle.v1.CollectorInfo
-	7,  // 23: waggle.v1.RenewLeaseRequest.leases:type_name -> waggle.v1.LeaseBeat
-	10, // 24: waggle.v1.RenewLeaseResponse.status:type_name -> waggle.v1.LeaseStatus
-	27, // 25: waggle.v1.TaskReport.outcome:type_name -> waggle.v1.Outcome
-	16, // 26: waggle.v1.ReportTaskRequest.reports:type_name -> waggle.v1.TaskReport
-	19, // 27: waggle.v1.ReportTaskResponse.results:type_name -> waggle.v1.ReportResult
-	3,  // 28: waggle.v1.ReportResult.code:type_name -> waggle.v1.ReportCode
-	28, // 29: waggle.v1.ReportResult.state:type_name -> waggle.v1.TaskState
-	29, // 30: waggle.v1.ReportResult.due_time:type_name -> google.protobuf.Timestamp
-	30, // 31: waggle.v1.ReportResult.result:type_name -> waggle.v1.AttemptResult
-	1,  // 32: waggle.v1.ReportResult.lost_reason:type_name -> waggle.v1.LostReason
-	31, // 33: waggle.v1.ReportResult.discovered:type_name -> waggle.v1.DiscoverSummary
-	23, // 34: waggle.v1.ReportResult.retry_after:type_name -> google.protobuf.Duration
-	32, // 35: waggle.v1.SubmitDiscoveredRequest.items:type_name -> waggle.v1.DiscoveredItem
-	31, // 36: waggle.v1.SubmitDiscoveredResponse.summary:type_name -> waggle.v1.DiscoverSummary
-	4,  // 37: waggle.v1.DispatchService.FetchTask:input_type -> waggle.v1.FetchTaskRequest
-	8,  // 38: waggle.v1.DispatchService.Heartbeat:input_type -> waggle.v1.HeartbeatRequest
-	14, // 39: waggle.v1.DispatchService.RenewLease:input_type -> waggle.v1.RenewLeaseRequest
-	17, // 40: waggle.v1.DispatchService.ReportTask:input_type -> waggle.v1.ReportTaskRequest
-	20, // 41: waggle.v1.DispatchService.SubmitDiscovered:input_type -> waggle.v1.SubmitDiscoveredRequest
-	5,  // 42: waggle.v1.DispatchService.FetchTask:output_type -> waggle.v1.FetchTaskResponse
-	9,  // 43: waggle.v1.DispatchService.Heartbeat:output_type -> waggle.v1.HeartbeatResponse
-	15, // 44: waggle.v1.DispatchService.RenewLease:output_type -> waggle.v1.RenewLeaseResponse
-	18, // 45: waggle.v1.DispatchService.ReportTask:output_type -> waggle.v1.ReportTaskResponse
-	21, // 46: waggle.v1.DispatchService.SubmitDiscovered:output_type -> waggle.v1.SubmitDiscoveredResponse
-	42, // [42:47] is the sub-list for method output_type
-	37, // [37:42] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	11, // 0: waggle.v1.WorkRequest.heartbeat:type_name -> waggle.v1.HeartbeatRequest
+	7,  // 1: waggle.v1.WorkRequest.fetch:type_name -> waggle.v1.FetchTaskRequest
+	20, // 2: waggle.v1.WorkRequest.report:type_name -> waggle.v1.ReportTaskRequest
+	23, // 3: waggle.v1.WorkRequest.discovered:type_name -> waggle.v1.SubmitDiscoveredRequest
+	12, // 4: waggle.v1.WorkResponse.heartbeat:type_name -> waggle.v1.HeartbeatResponse
+	8,  // 5: waggle.v1.WorkResponse.fetch:type_name -> waggle.v1.FetchTaskResponse
+	21, // 6: waggle.v1.WorkResponse.report:type_name -> waggle.v1.ReportTaskResponse
+	24, // 7: waggle.v1.WorkResponse.discovered:type_name -> waggle.v1.SubmitDiscoveredResponse
+	6,  // 8: waggle.v1.WorkResponse.error:type_name -> waggle.v1.WorkError
+	27, // 9: waggle.v1.WorkError.reason:type_name -> waggle.v1.ErrorReason
+	25, // 10: waggle.v1.WorkError.metadata:type_name -> waggle.v1.WorkError.MetadataEntry
+	28, // 11: waggle.v1.WorkError.retry_after:type_name -> google.protobuf.Duration
+	28, // 12: waggle.v1.FetchTaskRequest.wait:type_name -> google.protobuf.Duration
+	28, // 13: waggle.v1.FetchTaskRequest.lease_duration:type_name -> google.protobuf.Duration
+	19, // 14: waggle.v1.FetchTaskRequest.reports:type_name -> waggle.v1.TaskReport
+	26, // 15: waggle.v1.FetchTaskRequest.labels:type_name -> waggle.v1.FetchTaskRequest.LabelsEntry
+	9,  // 16: waggle.v1.FetchTaskResponse.leased_tasks:type_name -> waggle.v1.LeasedTask
+	28, // 17: waggle.v1.FetchTaskResponse.waited:type_name -> google.protobuf.Duration
+	0,  // 18: waggle.v1.FetchTaskResponse.empty_reason:type_name -> waggle.v1.EmptyReason
+	28, // 19: waggle.v1.FetchTaskResponse.retry_after:type_name -> google.protobuf.Duration
+	22, // 20: waggle.v1.FetchTaskResponse.report_results:type_name -> waggle.v1.ReportResult
+	29, // 21: waggle.v1.LeasedTask.task:type_name -> waggle.v1.Task
+	30, // 22: waggle.v1.LeasedTask.lease:type_name -> waggle.v1.Lease
+	31, // 23: waggle.v1.HeartbeatRequest.collector:type_name -> waggle.v1.CollectorInfo
+	10, // 24: waggle.v1.HeartbeatRequest.leases:type_name -> waggle.v1.LeaseBeat
+	13, // 25: waggle.v1.HeartbeatResponse.status:type_name -> waggle.v1.LeaseStatus
+	28, // 26: waggle.v1.LeaseStatus.lease_duration:type_name -> google.protobuf.Duration
+	14, // 27: waggle.v1.LeaseStatus.lost:type_name -> waggle.v1.LostLease
+	15, // 28: waggle.v1.LeaseStatus.cancel:type_name -> waggle.v1.CancelNotice
+	28, // 29: waggle.v1.LeaseStatus.next_heartbeat:type_name -> google.protobuf.Duration
+	16, // 30: waggle.v1.LeaseStatus.limited:type_name -> waggle.v1.LimitedLease
+	1,  // 31: waggle.v1.LostLease.reason:type_name -> waggle.v1.LostReason
+	2,  // 32: waggle.v1.CancelNotice.reason:type_name -> waggle.v1.CancelReason
+	28, // 33: waggle.v1.LimitedLease.duration:type_name -> google.protobuf.Duration
+	31, // 34: waggle.v1.RenewLeaseRequest.collector:type_name -> waggle.v1.CollectorInfo
+	10, // 35: waggle.v1.RenewLeaseRequest.leases:type_name -> waggle.v1.LeaseBeat
+	13, // 36: waggle.v1.RenewLeaseResponse.status:type_name -> waggle.v1.LeaseStatus
+	32, // 37: waggle.v1.TaskReport.outcome:type_name -> waggle.v1.Outcome
+	19, // 38: waggle.v1.ReportTaskRequest.reports:type_name -> waggle.v1.TaskReport
+	22, // 39: waggle.v1.ReportTaskResponse.results:type_name -> waggle.v1.ReportResult
+	3,  // 40: waggle.v1.ReportResult.code:type_name -> waggle.v1.ReportCode
+	33, // 41: waggle.v1.ReportResult.state:type_name -> waggle.v1.TaskState
+	34, // 42: waggle.v1.ReportResult.due_time:type_name -> google.protobuf.Timestamp
+	35, // 43: waggle.v1.ReportResult.result:type_name -> waggle.v1.AttemptResult
+	1,  // 44: waggle.v1.ReportResult.lost_reason:type_name -> waggle.v1.LostReason
+	36, // 45: waggle.v1.ReportResult.discovered:type_name -> waggle.v1.DiscoverSummary
+	28, // 46: waggle.v1.ReportResult.retry_after:type_name -> google.protobuf.Duration
+	37, // 47: waggle.v1.SubmitDiscoveredRequest.items:type_name -> waggle.v1.DiscoveredItem
+	36, // 48: waggle.v1.SubmitDiscoveredResponse.summary:type_name -> waggle.v1.DiscoverSummary
+	7,  // 49: waggle.v1.DispatchService.FetchTask:input_type -> waggle.v1.FetchTaskRequest
+	11, // 50: waggle.v1.DispatchService.Heartbeat:input_type -> waggle.v1.HeartbeatRequest
+	17, // 51: waggle.v1.DispatchService.RenewLease:input_type -> waggle.v1.RenewLeaseRequest
+	20, // 52: waggle.v1.DispatchService.ReportTask:input_type -> waggle.v1.ReportTaskRequest
+	23, // 53: waggle.v1.DispatchService.SubmitDiscovered:input_type -> waggle.v1.SubmitDiscoveredRequest
+	4,  // 54: waggle.v1.DispatchService.Work:input_type -> waggle.v1.WorkRequest
+	8,  // 55: waggle.v1.DispatchService.FetchTask:output_type -> waggle.v1.FetchTaskResponse
+	12, // 56: waggle.v1.DispatchService.Heartbeat:output_type -> waggle.v1.HeartbeatResponse
+	18, // 57: waggle.v1.DispatchService.RenewLease:output_type -> waggle.v1.RenewLeaseResponse
+	21, // 58: waggle.v1.DispatchService.ReportTask:output_type -> waggle.v1.ReportTaskResponse
+	24, // 59: waggle.v1.DispatchService.SubmitDiscovered:output_type -> waggle.v1.SubmitDiscoveredResponse
+	5,  // 60: waggle.v1.DispatchService.Work:output_type -> waggle.v1.WorkResponse
+	55, // [55:61] is the sub-list for method output_type
+	49, // [49:55] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_dispatch_service_proto_init() }
@@ -1810,15 +2218,29 @@ func file_waggle_v1_dispatch_service_proto_init() {
 		return
 	}
 	file_waggle_v1_collector_proto_init()
+	file_waggle_v1_error_reason_proto_init()
 	file_waggle_v1_task_proto_init()
-	file_waggle_v1_dispatch_service_proto_msgTypes[3].OneofWrappers = []any{}
+	file_waggle_v1_dispatch_service_proto_msgTypes[0].OneofWrappers = []any{
+		(*WorkRequest_Heartbeat)(nil),
+		(*WorkRequest_Fetch)(nil),
+		(*WorkRequest_Report)(nil),
+		(*WorkRequest_Discovered)(nil),
+	}
+	file_waggle_v1_dispatch_service_proto_msgTypes[1].OneofWrappers = []any{
+		(*WorkResponse_Heartbeat)(nil),
+		(*WorkResponse_Fetch)(nil),
+		(*WorkResponse_Report)(nil),
+		(*WorkResponse_Discovered)(nil),
+		(*WorkResponse_Error)(nil),
+	}
+	file_waggle_v1_dispatch_service_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_dispatch_service_proto_rawDesc), len(file_waggle_v1_dispatch_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	DispatchService_RenewLease_FullMethodName       = "/waggle.v1.DispatchService/RenewLease"
 	DispatchService_ReportTask_FullMethodName       = "/waggle.v1.DispatchService/ReportTask"
 	DispatchService_SubmitDiscovered_FullMethodName = "/waggle.v1.DispatchService/SubmitDiscovered"
+	DispatchService_Work_FullMethodName             = "/waggle.v1.DispatchService/Work"
 )
 
 // DispatchServiceClient is the client API for DispatchService service.
@@ -83,6 +84,23 @@ type DispatchServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND), FAILED_PRECONDITION
 	// (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE).
 	SubmitDiscovered(ctx context.Context, in *SubmitDiscoveredRequest, opts ...grpc.CallOption) (*SubmitDiscoveredResponse, error)
+	// Work is all of the calls above on one stream, for as long as a collector's process lives: a message costs a fifth of
+	// a call. Each request is one call, with the same rules and the same answer; answers come in any order, and have the id
+	// of their request. The first request is a heartbeat: it names the collector, which the others need not repeat.
+	//
+	// A fetch is credit for `max_tasks` tasks: its answer has at most as many, and ends it. Without `wait` it waits for as
+	// long as the stream lasts. The reports that it carries are answered first, with its id. A request that fails gets an
+	// error and does not end the stream.
+	//
+	// A fetch with the client token of one that waits takes its place: with `wait` zero it asks what that was granted.
+	//
+	// When the stream ends, open another one on any dispatcher, and repeat what has no answer with the same client tokens
+	// and outcomes: a fetch gets what it was granted before. Leases stay valid until their deadlines. When the client ends
+	// its side, fetches that wait are given up, and the stream ends when the other requests are answered. A stream whose
+	// client does not read for 10 s is ended. At most 1000 requests may have no answer; more are not read.
+	//
+	// Errors that end the stream: as Heartbeat.
+	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error)
 }
 
 type dispatchServiceClient struct {
@@ -146,6 +164,19 @@ func (c *dispatchServiceClient) SubmitDiscovered(ctx context.Context, in *Submit
 	return out, nil
 }
 
+func (c *dispatchServiceClient) Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &DispatchService_ServiceDesc.Streams[1], DispatchService_Work_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WorkRequest, WorkResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DispatchService_WorkClient = grpc.BidiStreamingClient[WorkRequest, WorkResponse]
+
 // DispatchServiceServer is the server API for DispatchService service.
 // All implementations must embed UnimplementedDispatchServiceServer
 // for forward compatibility.
@@ -203,6 +234,23 @@ type DispatchServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (TASK_NOT_FOUND), FAILED_PRECONDITION
 	// (LEASE_LOST), RESOURCE_EXHAUSTED (STORE_FULL, RATE_LIMITED), UNAVAILABLE (STORE_UNAVAILABLE).
 	SubmitDiscovered(context.Context, *SubmitDiscoveredRequest) (*SubmitDiscoveredResponse, error)
+	// Work is all of the calls above on one stream, for as long as a collector's process lives: a message costs a fifth of
+	// a call. Each request is one call, with the same rules and the same answer; answers come in any order, and have the id
+	// of their request. The first request is a heartbeat: it names the collector, which the others need not repeat.
+	//
+	// A fetch is credit for `max_tasks` tasks: its answer has at most as many, and ends it. Without `wait` it waits for as
+	// long as the stream lasts. The reports that it carries are answered first, with its id. A request that fails gets an
+	// error and does not end the stream.
+	//
+	// A fetch with the client token of one that waits takes its place: with `wait` zero it asks what that was granted.
+	//
+	// When the stream ends, open another one on any dispatcher, and repeat what has no answer with the same client tokens
+	// and outcomes: a fetch gets what it was granted before. Leases stay valid until their deadlines. When the client ends
+	// its side, fetches that wait are given up, and the stream ends when the other requests are answered. A stream whose
+	// client does not read for 10 s is ended. At most 1000 requests may have no answer; more are not read.
+	//
+	// Errors that end the stream: as Heartbeat.
+	Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error
 	mustEmbedUnimplementedDispatchServiceServer()
 }
 
@@ -227,6 +275,9 @@ func (UnimplementedDispatchServiceServer) ReportTask(context.Context, *ReportTas
 }
 func (UnimplementedDispatchServiceServer) SubmitDiscovered(context.Context, *SubmitDiscoveredRequest) (*SubmitDiscoveredResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitDiscovered not implemented")
+}
+func (UnimplementedDispatchServiceServer) Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error {
+	return status.Error(codes.Unimplemented, "method Work not implemented")
 }
 func (UnimplementedDispatchServiceServer) mustEmbedUnimplementedDispatchServiceServer() {}
 func (UnimplementedDispatchServiceServer) testEmbeddedByValue()                         {}
@@ -328,6 +379,13 @@ func _DispatchService_SubmitDiscovered_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DispatchService_Work_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(DispatchServiceServer).Work(&grpc.GenericServerStream[WorkRequest, WorkResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DispatchService_WorkServer = grpc.BidiStreamingServer[WorkRequest, WorkResponse]
+
 // DispatchService_ServiceDesc is the grpc.ServiceDesc for DispatchService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -356,6 +414,12 @@ var DispatchService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Heartbeat",
 			Handler:       _DispatchService_Heartbeat_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Work",
+			Handler:       _DispatchService_Work_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

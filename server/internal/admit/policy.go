@@ -43,6 +43,7 @@ var policies = map[string]class{
 	pb.DispatchService_RenewLease_FullMethodName:       classHold,
 	pb.DispatchService_ReportTask_FullMethodName:       classHold,
 	pb.DispatchService_SubmitDiscovered_FullMethodName: classSubmit,
+	pb.DispatchService_Work_FullMethodName:             classHold,
 
 	pb.TaskService_SubmitTasks_FullMethodName:  classSubmit,
 	pb.TaskService_GetTask_FullMethodName:      classRead,

@@ -282,6 +282,9 @@ func TestReaders_complete(t *testing.T) {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for k := range methods.Len() {
+				if methods.Get(k).Name() == "Work" {
+					continue // each of its calls is read as a request
+				}
 				want = append(want, string(methods.Get(k).Input().Name()))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/collector"
@@ -25,7 +27,7 @@ type fault struct {
 	config  func(*collector.Config) error
 	request func(message any)                                // each message, before it is sent
 	reply   func(message any, sent time.Time)                // each message, before the collector has it
-	call    func(request, reply any, try func() error) error // a call that is no stream; try makes it
+	call    func(request, reply any, try func() error) error // a plain call; try makes it
 }
 
 // faults are known by their names, by --fault NAME.
@@ -150,22 +152,50 @@ func (f fault) unary(ctx context.Context, method string, request, reply any, con
 }
 
 func (f fault) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	if f.call != nil {
+		return nil, status.Error(codes.Unimplemented, "a fault of plain calls")
+	}
 	stream, err := open(ctx, desc, conn, method, options...)
-	return faultyStream{ClientStream: stream, fault: f}, err
+	return &faultyStream{ClientStream: stream, fault: f}, err
 }
 
-// faultyStream is a stream with a fault.
+// faultyStream is a Work stream with a fault.
 type faultyStream struct {
 	grpc.ClientStream
 	fault fault
+	sent  sync.Map // when each request was sent, by its id
 }
 
-func (s faultyStream) RecvMsg(message any) error {
+func (s *faultyStream) SendMsg(message any) error {
+	request := proto.Clone(message.(proto.Message)).(*wagglev1.WorkRequest) // the collector's own stays as it is
+	s.sent.Store(request.GetId(), time.Now())
+	if s.fault.request != nil {
+		s.fault.request(partOf(request))
+	}
+	return s.ClientStream.SendMsg(request)
+}
+
+func (s *faultyStream) RecvMsg(message any) error {
 	err := s.ClientStream.RecvMsg(message)
+	response := message.(*wagglev1.WorkResponse)
 	if err == nil && s.fault.reply != nil {
-		s.fault.reply(message, time.Now())
+		sent, _ := s.sent.Load(response.GetId())
+		at, _ := sent.(time.Time)
+		s.fault.reply(partOf(response), at)
 	}
 	return err
+}
+
+// partOf is the call in a request, or the answer in a response.
+func partOf(message interface {
+	ProtoReflect() protoreflect.Message
+},
+) any {
+	m := message.ProtoReflect()
+	if field := m.WhichOneof(m.Descriptor().Oneofs().Get(0)); field != nil {
+		return m.Get(field).Message().Interface()
+	}
+	return nil
 }
 
 func onFetch(change func(*wagglev1.FetchTaskRequest)) func(any) {

@@ -39,6 +39,7 @@ type call struct {
 	submit *wagglev1.SubmitDiscoveredRequest
 
 	stream *stream // of a beat; nil: RenewLease
+	onWork bool    // it came on a Work stream
 
 	answered time.Time // zero: not yet, or with an error
 	err      error
@@ -86,7 +87,7 @@ type reported struct {
 	code   wagglev1.ReportCode
 }
 
-// stream is an open heartbeat stream.
+// stream is an open stream with heartbeats.
 type stream struct {
 	number int
 	opened time.Time
@@ -139,7 +140,7 @@ func answer[T any](k *kit, c *call, hook func(*call) (*T, error), usual func(*ca
 // FetchTask settles the reports and grants what is due.
 func (s service) FetchTask(ctx context.Context, request *wagglev1.FetchTaskRequest) (*wagglev1.FetchTaskResponse, error) {
 	k := s.server.k
-	c := s.note(ctx, &call{method: "FetchTask", fetch: request})
+	c := s.note(ctx, &call{method: "FetchTask", fetch: request, onWork: isOnWork(ctx)})
 	k.noteReports(c, request.GetReports())
 	reply, err := answer(k, c, k.hooked().fetch, k.serveFetch)
 	if err == nil {
@@ -163,7 +164,7 @@ func (s service) RenewLease(ctx context.Context, request *wagglev1.RenewLeaseReq
 // ReportTask settles reports.
 func (s service) ReportTask(ctx context.Context, request *wagglev1.ReportTaskRequest) (*wagglev1.ReportTaskResponse, error) {
 	k := s.server.k
-	c := s.note(ctx, &call{method: "ReportTask", report: request})
+	c := s.note(ctx, &call{method: "ReportTask", report: request, onWork: isOnWork(ctx)})
 	k.noteReports(c, request.GetReports())
 	return answer(k, c, k.hooked().report, func(c *call) (*wagglev1.ReportTaskResponse, error) {
 		return &wagglev1.ReportTaskResponse{Results: k.settle(c, request.GetReports())}, nil
@@ -173,7 +174,7 @@ func (s service) ReportTask(ctx context.Context, request *wagglev1.ReportTaskReq
 // SubmitDiscovered takes every item.
 func (s service) SubmitDiscovered(ctx context.Context, request *wagglev1.SubmitDiscoveredRequest) (*wagglev1.SubmitDiscoveredResponse, error) {
 	k := s.server.k
-	c := s.note(ctx, &call{method: "SubmitDiscovered", submit: request})
+	c := s.note(ctx, &call{method: "SubmitDiscovered", submit: request, onWork: isOnWork(ctx)})
 	return answer(k, c, k.hooked().submit, func(*call) (*wagglev1.SubmitDiscoveredResponse, error) {
 		return &wagglev1.SubmitDiscoveredResponse{Summary: summary(request.GetItems())}, nil
 	})
@@ -191,8 +192,6 @@ func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) erro
 			return err
 		}
 	}
-	st := k.openStream()
-	defer k.closeStream(st)
 	beats := make(chan *wagglev1.HeartbeatRequest)
 	go func() {
 		defer close(beats)
@@ -208,13 +207,21 @@ func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) erro
 			}
 		}
 	}()
+	return s.serveBeats(client.Context(), beats, false, client.Send)
+}
+
+// serveBeats answers the beats of a stream until the client or the script ends it.
+func (s service) serveBeats(ctx context.Context, beats <-chan *wagglev1.HeartbeatRequest, onWork bool, send func(*wagglev1.HeartbeatResponse) error) error {
+	k := s.server.k
+	st := k.openStream()
+	defer k.closeStream(st)
 	for {
 		select {
 		case beat, more := <-beats:
 			if !more {
 				return nil // the client has closed it
 			}
-			c := s.note(client.Context(), &call{method: "Heartbeat", beat: beat, stream: st})
+			c := s.note(ctx, &call{method: "Heartbeat", beat: beat, stream: st, onWork: onWork})
 			reply, err := answer(k, c, k.hooked().beat, k.serveBeat)
 			switch {
 			case err == errSilent: //nolint:errorlint // it is never wrapped
@@ -223,17 +230,17 @@ func (s service) Heartbeat(client wagglev1.DispatchService_HeartbeatServer) erro
 				return err
 			}
 			k.said(reply)
-			if err := client.Send(&wagglev1.HeartbeatResponse{Status: reply}); err != nil {
+			if err := send(&wagglev1.HeartbeatResponse{Status: reply}); err != nil {
 				return err
 			}
 		case message := <-st.pushes:
 			k.said(message.GetStatus())
-			if err := client.Send(message); err != nil {
+			if err := send(message); err != nil {
 				return err
 			}
 		case err := <-st.end:
 			return err
-		case <-client.Context().Done():
+		case <-ctx.Done():
 			return nil
 		}
 	}

@@ -39,7 +39,7 @@ type Scenario struct {
 
 // Scenarios is the table of all scenarios.
 func Scenarios() []Scenario {
-	return slices.Concat(fetchScenarios(), refusedScenarios(), leaseScenarios(), beatScenarios(), reportScenarios(), stopScenarios(), serverScenarios())
+	return slices.Concat(fetchScenarios(), refusedScenarios(), leaseScenarios(), beatScenarios(), workScenarios(), reportScenarios(), stopScenarios(), serverScenarios())
 }
 
 // Result is how a client program did in one scenario.

@@ -35,7 +35,7 @@ type Promise struct {
 
 // Promises is the table of all promises.
 func Promises() []Promise {
-	return slices.Concat(grantPromises(), leasePromises(), beatPromises(), reportPromises(), gatePromises(), requestPromises())
+	return slices.Concat(grantPromises(), leasePromises(), beatPromises(), workPromises(), reportPromises(), gatePromises(), requestPromises())
 }
 
 // Result is how a dispatcher did with one promise.

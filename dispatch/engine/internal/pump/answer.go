@@ -35,7 +35,7 @@ func (p *Pump) finish(w *waiter, out Outcome) {
 	} else {
 		delete(p.sessions, w.Want.Collector)
 	}
-	w.answer <- out
+	w.answer(out)
 }
 
 // sentAway answers a fetch that is to get nothing here: the dispatcher is about to stop, or a

@@ -58,7 +58,7 @@ type token struct{ collector, client string }
 type waiter struct {
 	Request
 	arrival  uint64
-	answer   chan Outcome // holds one
+	answer   func(Outcome) // called once, with the lock of the pump held
 	places   []place
 	claims   int  // in flight for it
 	left     int  // how many of these take too long: other claims for it may be made beside them

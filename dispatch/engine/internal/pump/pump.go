@@ -166,13 +166,14 @@ func (p *Pump) Background(f func(context.Context)) bool {
 // given back, and the outcome is Failed with the cause. The outcome is Nothing if the cause is that the store did not
 // answer in time.
 func (p *Pump) Wait(ctx context.Context, r *Request) Outcome {
-	w := &waiter{Request: *r, answer: make(chan Outcome, 1)}
+	answer := make(chan Outcome, 1)
+	w := &waiter{Request: *r, answer: func(out Outcome) { answer <- out }}
 	p.enter(w)
 	timer := time.NewTimer(time.Until(r.Until))
 	defer timer.Stop()
 	for {
 		select {
-		case out := <-w.answer:
+		case out := <-answer:
 			return out
 		case <-timer.C:
 			p.expire(w)
@@ -180,6 +181,14 @@ func (p *Pump) Wait(ctx context.Context, r *Request) Outcome {
 			p.leave(w, context.Cause(ctx))
 		}
 	}
+}
+
+// Stand is Wait without an end, and without a goroutine: answer is called once with the outcome, maybe before Stand returns. It must
+// not block, nor call the pump. leave ends the wait for a cause, as the end of ctx does for Wait.
+func (p *Pump) Stand(r *Request, answer func(Outcome)) (leave func(cause error)) {
+	w := &waiter{Request: *r, answer: answer}
+	p.enter(w)
+	return func(cause error) { p.leave(w, cause) }
 }
 
 // enter adds a waiting fetch, or answers it at once.
@@ -323,10 +332,11 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 			p.claim(context.WithoutCancel(ctx), &claim{outlet: o}, p.cfg.Holds().Version, 0)
 			return
 		}
-		gather(func() bool {
+		gather(func() (n int, enough bool) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return len(o.line.pick(waiters, o.served)) >= o.served
+			n = len(o.line.pick(waiters, o.served))
+			return n, n >= o.served
 		})
 		if c, holds, last := p.choose(o, waiters); c != nil {
 			p.claim(context.WithoutCancel(ctx), c, holds, last)
@@ -337,16 +347,22 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 // gatherFor is the longest wait for more fetches. It is short compared with a claim of a busy store.
 const gatherFor = time.Millisecond
 
-// gather waits a moment, or until there are enough fetches, so that they share a claim.
-func gather(enough func() bool) {
+// gather waits a moment while more fetches come, or until there are enough, so that they share a claim.
+func gather(count func() (n int, enough bool)) {
 	runtime.Gosched()
-	if enough() {
+	before, enough := count()
+	if enough {
 		return
 	}
 	tick := time.NewTicker(gatherFor / 10)
 	defer tick.Stop()
-	for until := time.Now().Add(gatherFor); !enough() && time.Now().Before(until); {
+	for until := time.Now().Add(gatherFor); time.Now().Before(until); {
 		<-tick.C
+		n, enough := count()
+		if enough || n == before {
+			return
+		}
+		before = n
 	}
 }
 

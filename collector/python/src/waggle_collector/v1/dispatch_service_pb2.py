@@ -25,10 +25,11 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from waggle_collector.v1 import collector_pb2 as waggle_dot_v1_dot_collector__pb2
+from waggle_collector.v1 import error_reason_pb2 as waggle_dot_v1_dot_error__reason__pb2
 from waggle_collector.v1 import task_pb2 as waggle_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n waggle/v1/dispatch_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x14waggle/v1/task.proto\"\x91\x03\n\x10\x46\x65tchTaskRequest\x12\x14\n\x0c\x63ollector_id\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x14\n\x0c\x63lient_token\x18\x03 \x01(\t\x12\r\n\x05pools\x18\x04 \x03(\t\x12\x0f\n\x07sources\x18\x05 \x03(\t\x12\x0e\n\x06queues\x18\x06 \x03(\t\x12\x11\n\tmax_tasks\x18\x07 \x01(\x05\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\'\n\x04wait\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0elease_duration\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x07reports\x18\x0b \x03(\x0b\x32\x15.waggle.v1.TaskReport\x12\x37\n\x06labels\x18\x0c \x03(\x0b\x32\'.waggle.v1.FetchTaskRequest.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xfa\x01\n\x11\x46\x65tchTaskResponse\x12+\n\x0cleased_tasks\x18\x01 \x03(\x0b\x32\x15.waggle.v1.LeasedTask\x12)\n\x06waited\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\x0c\x65mpty_reason\x18\x03 \x01(\x0e\x32\x16.waggle.v1.EmptyReason\x12.\n\x0bretry_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0ereport_results\x18\x05 \x03(\x0b\x32\x17.waggle.v1.ReportResult\"L\n\nLeasedTask\x12\x1d\n\x04task\x18\x01 \x01(\x0b\x32\x0f.waggle.v1.Task\x12\x1f\n\x05lease\x18\x02 \x01(\x0b\x32\x10.waggle.v1.Lease\"u\n\tLeaseBeat\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x13\n\x06\x63ursor\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x15\n\x08progress\x18\x04 \x01(\x02H\x01\x88\x01\x01\x42\t\n\x07_cursorB\x0b\n\t_progress\"e\n\x10HeartbeatRequest\x12+\n\tcollector\x18\x01 \x01(\x0b\x32\x18.waggle.v1.CollectorInfo\x12$\n\x06leases\x18\x02 \x03(\x0b\x32\x14.waggle.v1.LeaseBeat\"N\n\x11HeartbeatResponse\x12&\n\x06status\x18\x01 \x01(\x0b\x32\x16.waggle.v1.LeaseStatus\x12\x11\n\treconnect\x18\x02 \x01(\x08\"\xf8\x01\n\x0bLeaseStatus\x12\x31\n\x0elease_duration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\"\n\x04lost\x18\x02 \x03(\x0b\x32\x14.waggle.v1.LostLease\x12\'\n\x06\x63\x61ncel\x18\x03 \x03(\x0b\x32\x17.waggle.v1.CancelNotice\x12\x0c\n\x04held\x18\x04 \x01(\x08\x12\x31\n\x0enext_heartbeat\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x07limited\x18\x06 \x03(\x0b\x32\x17.waggle.v1.LimitedLease\"X\n\tLostLease\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12%\n\x06reason\x18\x02 \x01(\x0e\x32\x15.waggle.v1.LostReason\x12\x13\n\x0blease_token\x18\x03 \x01(\t\"H\n\x0c\x43\x61ncelNotice\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.waggle.v1.CancelReason\"L\n\x0cLimitedLease\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"f\n\x11RenewLeaseRequest\x12+\n\tcollector\x18\x01 \x01(\x0b\x32\x18.waggle.v1.CollectorInfo\x12$\n\x06leases\x18\x02 \x03(\x0b\x32\x14.waggle.v1.LeaseBeat\"<\n\x12RenewLeaseResponse\x12&\n\x06status\x18\x01 \x01(\x0b\x32\x16.waggle.v1.LeaseStatus\"W\n\nTaskReport\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12#\n\x07outcome\x18\x03 \x01(\x0b\x32\x12.waggle.v1.Outcome\"b\n\x11ReportTaskRequest\x12\x14\n\x0c\x63ollector_id\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12&\n\x07reports\x18\x03 \x03(\x0b\x32\x15.waggle.v1.TaskReport\">\n\x12ReportTaskResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.waggle.v1.ReportResult\"\xcd\x02\n\x0cReportResult\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12#\n\x04\x63ode\x18\x02 \x01(\x0e\x32\x15.waggle.v1.ReportCode\x12#\n\x05state\x18\x03 \x01(\x0e\x32\x14.waggle.v1.TaskState\x12,\n\x08\x64ue_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x06result\x18\x05 \x01(\x0e\x32\x18.waggle.v1.AttemptResult\x12*\n\x0blost_reason\x18\x06 \x01(\x0e\x32\x15.waggle.v1.LostReason\x12.\n\ndiscovered\x18\x07 \x01(\x0b\x32\x1a.waggle.v1.DiscoverSummary\x12.\n\x0bretry_after\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\"i\n\x17SubmitDiscoveredRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12(\n\x05items\x18\x03 \x03(\x0b\x32\x19.waggle.v1.DiscoveredItem\"G\n\x18SubmitDiscoveredResponse\x12+\n\x07summary\x18\x01 \x01(\x0b\x32\x1a.waggle.v1.DiscoverSummary*\xdd\x01\n\x0b\x45mptyReason\x12\x1c\n\x18\x45MPTY_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45MPTY_REASON_NO_TASKS\x10\x01\x12\x1a\n\x16\x45MPTY_REASON_THROTTLED\x10\x02\x12\x15\n\x11\x45MPTY_REASON_HELD\x10\x03\x12\x1f\n\x1b\x45MPTY_REASON_COLLECTOR_HELD\x10\x04\x12$\n EMPTY_REASON_DISPATCHER_DRAINING\x10\x05\x12\x1b\n\x17\x45MPTY_REASON_TOKEN_USED\x10\x06*\xb9\x02\n\nLostReason\x12\x1b\n\x17LOST_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13LOST_REASON_EXPIRED\x10\x01\x12\x18\n\x14LOST_REASON_MAX_HOLD\x10\x02\x12\"\n\x1eLOST_REASON_COLLECTOR_REPLACED\x10\x03\x12\x17\n\x13LOST_REASON_REVOKED\x10\x04\x12\x1c\n\x18LOST_REASON_LOCK_DELETED\x10\x05\x12\x1a\n\x16LOST_REASON_NOT_LEASED\x10\x06\x12\x17\n\x13LOST_REASON_SETTLED\x10\x07\x12\x15\n\x11LOST_REASON_TAKEN\x10\x08\x12\x19\n\x15LOST_REASON_NOT_FOUND\x10\t\x12\x19\n\x15LOST_REASON_MALFORMED\x10\n*\x88\x01\n\x0c\x43\x61ncelReason\x12\x1d\n\x19\x43\x41NCEL_REASON_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43\x41NCEL_REASON_TASK_CANCELED\x10\x01\x12 \n\x1c\x43\x41NCEL_REASON_SOURCE_DELETED\x10\x02\x12\x16\n\x12\x43\x41NCEL_REASON_HELD\x10\x03*\xd5\x01\n\nReportCode\x12\x1b\n\x17REPORT_CODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eREPORT_CODE_OK\x10\x01\x12 \n\x1cREPORT_CODE_ALREADY_REPORTED\x10\x02\x12\x1a\n\x16REPORT_CODE_LEASE_LOST\x10\x03\x12\x19\n\x15REPORT_CODE_NOT_FOUND\x10\x04\x12\x1a\n\x16REPORT_CODE_STORE_FULL\x10\x05\x12!\n\x1dREPORT_CODE_STORE_UNAVAILABLE\x10\x06\x32\x98\x03\n\x0f\x44ispatchService\x12\x46\n\tFetchTask\x12\x1b.waggle.v1.FetchTaskRequest\x1a\x1c.waggle.v1.FetchTaskResponse\x12J\n\tHeartbeat\x12\x1b.waggle.v1.HeartbeatRequest\x1a\x1c.waggle.v1.HeartbeatResponse(\x01\x30\x01\x12I\n\nRenewLease\x12\x1c.waggle.v1.RenewLeaseRequest\x1a\x1d.waggle.v1.RenewLeaseResponse\x12I\n\nReportTask\x12\x1c.waggle.v1.ReportTaskRequest\x1a\x1d.waggle.v1.ReportTaskResponse\x12[\n\x10SubmitDiscovered\x12\".waggle.v1.SubmitDiscoveredRequest\x1a#.waggle.v1.SubmitDiscoveredResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n waggle/v1/dispatch_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x14waggle/v1/task.proto\"\xeb\x01\n\x0bWorkRequest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x30\n\theartbeat\x18\x02 \x01(\x0b\x32\x1b.waggle.v1.HeartbeatRequestH\x00\x12,\n\x05\x66\x65tch\x18\x03 \x01(\x0b\x32\x1b.waggle.v1.FetchTaskRequestH\x00\x12.\n\x06report\x18\x04 \x01(\x0b\x32\x1c.waggle.v1.ReportTaskRequestH\x00\x12\x38\n\ndiscovered\x18\x05 \x01(\x0b\x32\".waggle.v1.SubmitDiscoveredRequestH\x00\x42\x06\n\x04\x63\x61ll\"\x99\x02\n\x0cWorkResponse\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x31\n\theartbeat\x18\x02 \x01(\x0b\x32\x1c.waggle.v1.HeartbeatResponseH\x00\x12-\n\x05\x66\x65tch\x18\x03 \x01(\x0b\x32\x1c.waggle.v1.FetchTaskResponseH\x00\x12/\n\x06report\x18\x04 \x01(\x0b\x32\x1d.waggle.v1.ReportTaskResponseH\x00\x12\x39\n\ndiscovered\x18\x05 \x01(\x0b\x32#.waggle.v1.SubmitDiscoveredResponseH\x00\x12%\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x14.waggle.v1.WorkErrorH\x00\x42\x08\n\x06\x61nswer\"\xe9\x01\n\tWorkError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12&\n\x06reason\x18\x03 \x01(\x0e\x32\x16.waggle.v1.ErrorReason\x12\x34\n\x08metadata\x18\x04 \x03(\x0b\x32\".waggle.v1.WorkError.MetadataEntry\x12.\n\x0bretry_after\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x91\x03\n\x10\x46\x65tchTaskRequest\x12\x14\n\x0c\x63ollector_id\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x14\n\x0c\x63lient_token\x18\x03 \x01(\t\x12\r\n\x05pools\x18\x04 \x03(\t\x12\x0f\n\x07sources\x18\x05 \x03(\t\x12\x0e\n\x06queues\x18\x06 \x03(\t\x12\x11\n\tmax_tasks\x18\x07 \x01(\x05\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\'\n\x04wait\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0elease_duration\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x07reports\x18\x0b \x03(\x0b\x32\x15.waggle.v1.TaskReport\x12\x37\n\x06labels\x18\x0c \x03(\x0b\x32\'.waggle.v1.FetchTaskRequest.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xfa\x01\n\x11\x46\x65tchTaskResponse\x12+\n\x0cleased_tasks\x18\x01 \x03(\x0b\x32\x15.waggle.v1.LeasedTask\x12)\n\x06waited\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\x0c\x65mpty_reason\x18\x03 \x01(\x0e\x32\x16.waggle.v1.EmptyReason\x12.\n\x0bretry_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0ereport_results\x18\x05 \x03(\x0b\x32\x17.waggle.v1.ReportResult\"L\n\nLeasedTask\x12\x1d\n\x04task\x18\x01 \x01(\x0b\x32\x0f.waggle.v1.Task\x12\x1f\n\x05lease\x18\x02 \x01(\x0b\x32\x10.waggle.v1.Lease\"u\n\tLeaseBeat\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12\x13\n\x06\x63ursor\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x15\n\x08progress\x18\x04 \x01(\x02H\x01\x88\x01\x01\x42\t\n\x07_cursorB\x0b\n\t_progress\"e\n\x10HeartbeatRequest\x12+\n\tcollector\x18\x01 \x01(\x0b\x32\x18.waggle.v1.CollectorInfo\x12$\n\x06leases\x18\x02 \x03(\x0b\x32\x14.waggle.v1.LeaseBeat\"N\n\x11HeartbeatResponse\x12&\n\x06status\x18\x01 \x01(\x0b\x32\x16.waggle.v1.LeaseStatus\x12\x11\n\treconnect\x18\x02 \x01(\x08\"\xf8\x01\n\x0bLeaseStatus\x12\x31\n\x0elease_duration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\"\n\x04lost\x18\x02 \x03(\x0b\x32\x14.waggle.v1.LostLease\x12\'\n\x06\x63\x61ncel\x18\x03 \x03(\x0b\x32\x17.waggle.v1.CancelNotice\x12\x0c\n\x04held\x18\x04 \x01(\x08\x12\x31\n\x0enext_heartbeat\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x07limited\x18\x06 \x03(\x0b\x32\x17.waggle.v1.LimitedLease\"X\n\tLostLease\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12%\n\x06reason\x18\x02 \x01(\x0e\x32\x15.waggle.v1.LostReason\x12\x13\n\x0blease_token\x18\x03 \x01(\t\"H\n\x0c\x43\x61ncelNotice\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.waggle.v1.CancelReason\"L\n\x0cLimitedLease\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"f\n\x11RenewLeaseRequest\x12+\n\tcollector\x18\x01 \x01(\x0b\x32\x18.waggle.v1.CollectorInfo\x12$\n\x06leases\x18\x02 \x03(\x0b\x32\x14.waggle.v1.LeaseBeat\"<\n\x12RenewLeaseResponse\x12&\n\x06status\x18\x01 \x01(\x0b\x32\x16.waggle.v1.LeaseStatus\"W\n\nTaskReport\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12#\n\x07outcome\x18\x03 \x01(\x0b\x32\x12.waggle.v1.Outcome\"b\n\x11ReportTaskRequest\x12\x14\n\x0c\x63ollector_id\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12&\n\x07reports\x18\x03 \x03(\x0b\x32\x15.waggle.v1.TaskReport\">\n\x12ReportTaskResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.waggle.v1.ReportResult\"\xcd\x02\n\x0cReportResult\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12#\n\x04\x63ode\x18\x02 \x01(\x0e\x32\x15.waggle.v1.ReportCode\x12#\n\x05state\x18\x03 \x01(\x0e\x32\x14.waggle.v1.TaskState\x12,\n\x08\x64ue_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x06result\x18\x05 \x01(\x0e\x32\x18.waggle.v1.AttemptResult\x12*\n\x0blost_reason\x18\x06 \x01(\x0e\x32\x15.waggle.v1.LostReason\x12.\n\ndiscovered\x18\x07 \x01(\x0b\x32\x1a.waggle.v1.DiscoverSummary\x12.\n\x0bretry_after\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\"i\n\x17SubmitDiscoveredRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x13\n\x0blease_token\x18\x02 \x01(\t\x12(\n\x05items\x18\x03 \x03(\x0b\x32\x19.waggle.v1.DiscoveredItem\"G\n\x18SubmitDiscoveredResponse\x12+\n\x07summary\x18\x01 \x01(\x0b\x32\x1a.waggle.v1.DiscoverSummary*\xdd\x01\n\x0b\x45mptyReason\x12\x1c\n\x18\x45MPTY_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45MPTY_REASON_NO_TASKS\x10\x01\x12\x1a\n\x16\x45MPTY_REASON_THROTTLED\x10\x02\x12\x15\n\x11\x45MPTY_REASON_HELD\x10\x03\x12\x1f\n\x1b\x45MPTY_REASON_COLLECTOR_HELD\x10\x04\x12$\n EMPTY_REASON_DISPATCHER_DRAINING\x10\x05\x12\x1b\n\x17\x45MPTY_REASON_TOKEN_USED\x10\x06*\xb9\x02\n\nLostReason\x12\x1b\n\x17LOST_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13LOST_REASON_EXPIRED\x10\x01\x12\x18\n\x14LOST_REASON_MAX_HOLD\x10\x02\x12\"\n\x1eLOST_REASON_COLLECTOR_REPLACED\x10\x03\x12\x17\n\x13LOST_REASON_REVOKED\x10\x04\x12\x1c\n\x18LOST_REASON_LOCK_DELETED\x10\x05\x12\x1a\n\x16LOST_REASON_NOT_LEASED\x10\x06\x12\x17\n\x13LOST_REASON_SETTLED\x10\x07\x12\x15\n\x11LOST_REASON_TAKEN\x10\x08\x12\x19\n\x15LOST_REASON_NOT_FOUND\x10\t\x12\x19\n\x15LOST_REASON_MALFORMED\x10\n*\x88\x01\n\x0c\x43\x61ncelReason\x12\x1d\n\x19\x43\x41NCEL_REASON_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43\x41NCEL_REASON_TASK_CANCELED\x10\x01\x12 \n\x1c\x43\x41NCEL_REASON_SOURCE_DELETED\x10\x02\x12\x16\n\x12\x43\x41NCEL_REASON_HELD\x10\x03*\xd5\x01\n\nReportCode\x12\x1b\n\x17REPORT_CODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eREPORT_CODE_OK\x10\x01\x12 \n\x1cREPORT_CODE_ALREADY_REPORTED\x10\x02\x12\x1a\n\x16REPORT_CODE_LEASE_LOST\x10\x03\x12\x19\n\x15REPORT_CODE_NOT_FOUND\x10\x04\x12\x1a\n\x16REPORT_CODE_STORE_FULL\x10\x05\x12!\n\x1dREPORT_CODE_STORE_UNAVAILABLE\x10\x06\x32\xd5\x03\n\x0f\x44ispatchService\x12\x46\n\tFetchTask\x12\x1b.waggle.v1.FetchTaskRequest\x1a\x1c.waggle.v1.FetchTaskResponse\x12J\n\tHeartbeat\x12\x1b.waggle.v1.HeartbeatRequest\x1a\x1c.waggle.v1.HeartbeatResponse(\x01\x30\x01\x12I\n\nRenewLease\x12\x1c.waggle.v1.RenewLeaseRequest\x1a\x1d.waggle.v1.RenewLeaseResponse\x12I\n\nReportTask\x12\x1c.waggle.v1.ReportTaskRequest\x1a\x1d.waggle.v1.ReportTaskResponse\x12[\n\x10SubmitDiscovered\x12\".waggle.v1.SubmitDiscoveredRequest\x1a#.waggle.v1.SubmitDiscoveredResponse\x12;\n\x04Work\x12\x16.waggle.v1.WorkRequest\x1a\x17.waggle.v1.WorkResponse(\x01\x30\x01\x42\x39Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,54 +37,64 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'waggle.v1.dispatch_service_
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1'
+  _globals['_WORKERROR_METADATAENTRY']._loaded_options = None
+  _globals['_WORKERROR_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_FETCHTASKREQUEST_LABELSENTRY']._loaded_options = None
   _globals['_FETCHTASKREQUEST_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_EMPTYREASON']._serialized_start=2627
-  _globals['_EMPTYREASON']._serialized_end=2848
-  _globals['_LOSTREASON']._serialized_start=2851
-  _globals['_LOSTREASON']._serialized_end=3164
-  _globals['_CANCELREASON']._serialized_start=3167
-  _globals['_CANCELREASON']._serialized_end=3303
-  _globals['_REPORTCODE']._serialized_start=3306
-  _globals['_REPORTCODE']._serialized_end=3519
-  _globals['_FETCHTASKREQUEST']._serialized_start=162
-  _globals['_FETCHTASKREQUEST']._serialized_end=563
-  _globals['_FETCHTASKREQUEST_LABELSENTRY']._serialized_start=518
-  _globals['_FETCHTASKREQUEST_LABELSENTRY']._serialized_end=563
-  _globals['_FETCHTASKRESPONSE']._serialized_start=566
-  _globals['_FETCHTASKRESPONSE']._serialized_end=816
-  _globals['_LEASEDTASK']._serialized_start=818
-  _globals['_LEASEDTASK']._serialized_end=894
-  _globals['_LEASEBEAT']._serialized_start=896
-  _globals['_LEASEBEAT']._serialized_end=1013
-  _globals['_HEARTBEATREQUEST']._serialized_start=1015
-  _globals['_HEARTBEATREQUEST']._serialized_end=1116
-  _globals['_HEARTBEATRESPONSE']._serialized_start=1118
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1196
-  _globals['_LEASESTATUS']._serialized_start=1199
-  _globals['_LEASESTATUS']._serialized_end=1447
-  _globals['_LOSTLEASE']._serialized_start=1449
-  _globals['_LOSTLEASE']._serialized_end=1537
-  _globals['_CANCELNOTICE']._serialized_start=1539
-  _globals['_CANCELNOTICE']._serialized_end=1611
-  _globals['_LIMITEDLEASE']._serialized_start=1613
-  _globals['_LIMITEDLEASE']._serialized_end=1689
-  _globals['_RENEWLEASEREQUEST']._serialized_start=1691
-  _globals['_RENEWLEASEREQUEST']._serialized_end=1793
-  _globals['_RENEWLEASERESPONSE']._serialized_start=1795
-  _globals['_RENEWLEASERESPONSE']._serialized_end=1855
-  _globals['_TASKREPORT']._serialized_start=1857
-  _globals['_TASKREPORT']._serialized_end=1944
-  _globals['_REPORTTASKREQUEST']._serialized_start=1946
-  _globals['_REPORTTASKREQUEST']._serialized_end=2044
-  _globals['_REPORTTASKRESPONSE']._serialized_start=2046
-  _globals['_REPORTTASKRESPONSE']._serialized_end=2108
-  _globals['_REPORTRESULT']._serialized_start=2111
-  _globals['_REPORTRESULT']._serialized_end=2444
-  _globals['_SUBMITDISCOVEREDREQUEST']._serialized_start=2446
-  _globals['_SUBMITDISCOVEREDREQUEST']._serialized_end=2551
-  _globals['_SUBMITDISCOVEREDRESPONSE']._serialized_start=2553
-  _globals['_SUBMITDISCOVEREDRESPONSE']._serialized_end=2624
-  _globals['_DISPATCHSERVICE']._serialized_start=3522
-  _globals['_DISPATCHSERVICE']._serialized_end=3930
+  _globals['_EMPTYREASON']._serialized_start=3415
+  _globals['_EMPTYREASON']._serialized_end=3636
+  _globals['_LOSTREASON']._serialized_start=3639
+  _globals['_LOSTREASON']._serialized_end=3952
+  _globals['_CANCELREASON']._serialized_start=3955
+  _globals['_CANCELREASON']._serialized_end=4091
+  _globals['_REPORTCODE']._serialized_start=4094
+  _globals['_REPORTCODE']._serialized_end=4307
+  _globals['_WORKREQUEST']._serialized_start=192
+  _globals['_WORKREQUEST']._serialized_end=427
+  _globals['_WORKRESPONSE']._serialized_start=430
+  _globals['_WORKRESPONSE']._serialized_end=711
+  _globals['_WORKERROR']._serialized_start=714
+  _globals['_WORKERROR']._serialized_end=947
+  _globals['_WORKERROR_METADATAENTRY']._serialized_start=900
+  _globals['_WORKERROR_METADATAENTRY']._serialized_end=947
+  _globals['_FETCHTASKREQUEST']._serialized_start=950
+  _globals['_FETCHTASKREQUEST']._serialized_end=1351
+  _globals['_FETCHTASKREQUEST_LABELSENTRY']._serialized_start=1306
+  _globals['_FETCHTASKREQUEST_LABELSENTRY']._serialized_end=1351
+  _globals['_FETCHTASKRESPONSE']._serialized_start=1354
+  _globals['_FETCHTASKRESPONSE']._serialized_end=1604
+  _globals['_LEASEDTASK']._serialized_start=1606
+  _globals['_LEASEDTASK']._serialized_end=1682
+  _globals['_LEASEBEAT']._serialized_start=1684
+  _globals['_LEASEBEAT']._serialized_end=1801
+  _globals['_HEARTBEATREQUEST']._serialized_start=1803
+  _globals['_HEARTBEATREQUEST']._serialized_end=1904
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1906
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1984
+  _globals['_LEASESTATUS']._serialized_start=1987
+  _globals['_LEASESTATUS']._serialized_end=2235
+  _globals['_LOSTLEASE']._serialized_start=2237
+  _globals['_LOSTLEASE']._serialized_end=2325
+  _globals['_CANCELNOTICE']._serialized_start=2327
+  _globals['_CANCELNOTICE']._serialized_end=2399
+  _globals['_LIMITEDLEASE']._serialized_start=2401
+  _globals['_LIMITEDLEASE']._serialized_end=2477
+  _globals['_RENEWLEASEREQUEST']._serialized_start=2479
+  _globals['_RENEWLEASEREQUEST']._serialized_end=2581
+  _globals['_RENEWLEASERESPONSE']._serialized_start=2583
+  _globals['_RENEWLEASERESPONSE']._serialized_end=2643
+  _globals['_TASKREPORT']._serialized_start=2645
+  _globals['_TASKREPORT']._serialized_end=2732
+  _globals['_REPORTTASKREQUEST']._serialized_start=2734
+  _globals['_REPORTTASKREQUEST']._serialized_end=2832
+  _globals['_REPORTTASKRESPONSE']._serialized_start=2834
+  _globals['_REPORTTASKRESPONSE']._serialized_end=2896
+  _globals['_REPORTRESULT']._serialized_start=2899
+  _globals['_REPORTRESULT']._serialized_end=3232
+  _globals['_SUBMITDISCOVEREDREQUEST']._serialized_start=3234
+  _globals['_SUBMITDISCOVEREDREQUEST']._serialized_end=3339
+  _globals['_SUBMITDISCOVEREDRESPONSE']._serialized_start=3341
+  _globals['_SUBMITDISCOVEREDRESPONSE']._serialized_end=3412
+  _globals['_DISPATCHSERVICE']._serialized_start=4310
+  _globals['_DISPATCHSERVICE']._serialized_end=4779
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from waggle_collector.v1 import collector_pb2 as _collector_pb2
+from waggle_collector.v1 import error_reason_pb2 as _error_reason_pb2
 from waggle_collector.v1 import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -82,6 +83,57 @@ REPORT_CODE_LEASE_LOST: ReportCode
 REPORT_CODE_NOT_FOUND: ReportCode
 REPORT_CODE_STORE_FULL: ReportCode
 REPORT_CODE_STORE_UNAVAILABLE: ReportCode
+
+class WorkRequest(_message.Message):
+    __slots__ = ("id", "heartbeat", "fetch", "report", "discovered")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    DISCOVERED_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    heartbeat: HeartbeatRequest
+    fetch: FetchTaskRequest
+    report: ReportTaskRequest
+    discovered: SubmitDiscoveredRequest
+    def __init__(self, id: _Optional[int] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., fetch: _Optional[_Union[FetchTaskRequest, _Mapping]] = ..., report: _Optional[_Union[ReportTaskRequest, _Mapping]] = ..., discovered: _Optional[_Union[SubmitDiscoveredRequest, _Mapping]] = ...) -> None: ...
+
+class WorkResponse(_message.Message):
+    __slots__ = ("id", "heartbeat", "fetch", "report", "discovered", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    DISCOVERED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    heartbeat: HeartbeatResponse
+    fetch: FetchTaskResponse
+    report: ReportTaskResponse
+    discovered: SubmitDiscoveredResponse
+    error: WorkError
+    def __init__(self, id: _Optional[int] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., fetch: _Optional[_Union[FetchTaskResponse, _Mapping]] = ..., report: _Optional[_Union[ReportTaskResponse, _Mapping]] = ..., discovered: _Optional[_Union[SubmitDiscoveredResponse, _Mapping]] = ..., error: _Optional[_Union[WorkError, _Mapping]] = ...) -> None: ...
+
+class WorkError(_message.Message):
+    __slots__ = ("code", "message", "reason", "metadata", "retry_after")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    reason: _error_reason_pb2.ErrorReason
+    metadata: _containers.ScalarMap[str, str]
+    retry_after: _duration_pb2.Duration
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., retry_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class FetchTaskRequest(_message.Message):
     __slots__ = ("collector_id", "session", "client_token", "pools", "sources", "queues", "max_tasks", "max_bytes", "wait", "lease_duration", "reports", "labels")

@@ -8,6 +8,8 @@ import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { CollectorInfo } from "./collector_pb.js";
 import { file_waggle_v1_collector } from "./collector_pb.js";
+import type { ErrorReason } from "./error_reason_pb.js";
+import { file_waggle_v1_error_reason } from "./error_reason_pb.js";
 import type { AttemptResult, DiscoveredItem, DiscoverSummary, Lease, Outcome, Task, TaskState } from "./task_pb.js";
 import { file_waggle_v1_task } from "./task_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -16,7 +18,184 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file waggle/v1/dispatch_service.proto.
  */
 export const file_waggle_v1_dispatch_service: GenFile = /*@__PURE__*/
-  fileDesc("CiB3YWdnbGUvdjEvZGlzcGF0Y2hfc2VydmljZS5wcm90bxIJd2FnZ2xlLnYxIpEDChBGZXRjaFRhc2tSZXF1ZXN0EhQKDGNvbGxlY3Rvcl9pZBgBIAEoCRIPCgdzZXNzaW9uGAIgASgJEhQKDGNsaWVudF90b2tlbhgDIAEoCRINCgVwb29scxgEIAMoCRIPCgdzb3VyY2VzGAUgAygJEg4KBnF1ZXVlcxgGIAMoCRIRCgltYXhfdGFza3MYByABKAUSEQoJbWF4X2J5dGVzGAggASgFEicKBHdhaXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoObGVhc2VfZHVyYXRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoHcmVwb3J0cxgLIAMoCzIVLndhZ2dsZS52MS5UYXNrUmVwb3J0EjcKBmxhYmVscxgMIAMoCzInLndhZ2dsZS52MS5GZXRjaFRhc2tSZXF1ZXN0LkxhYmVsc0VudHJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi+gEKEUZldGNoVGFza1Jlc3BvbnNlEisKDGxlYXNlZF90YXNrcxgBIAMoCzIVLndhZ2dsZS52MS5MZWFzZWRUYXNrEikKBndhaXRlZBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIsCgxlbXB0eV9yZWFzb24YAyABKA4yFi53YWdnbGUudjEuRW1wdHlSZWFzb24SLgoLcmV0cnlfYWZ0ZXIYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoOcmVwb3J0X3Jlc3VsdHMYBSADKAsyFy53YWdnbGUudjEuUmVwb3J0UmVzdWx0IkwKCkxlYXNlZFRhc2sSHQoEdGFzaxgBIAEoCzIPLndhZ2dsZS52MS5UYXNrEh8KBWxlYXNlGAIgASgLMhAud2FnZ2xlLnYxLkxlYXNlInUKCUxlYXNlQmVhdBIPCgd0YXNrX2lkGAEgASgJEhMKC2xlYXNlX3Rva2VuGAIgASgJEhMKBmN1cnNvchgDIAEoDEgAiAEBEhUKCHByb2dyZXNzGAQgASgCSAGIAQFCCQoHX2N1cnNvckILCglfcHJvZ3Jlc3MiZQoQSGVhcnRiZWF0UmVxdWVzdBIrCgljb2xsZWN0b3IYASABKAsyGC53YWdnbGUudjEuQ29sbGVjdG9ySW5mbxIkCgZsZWFzZXMYAiADKAsyFC53YWdnbGUudjEuTGVhc2VCZWF0Ik4KEUhlYXJ0YmVhdFJlc3BvbnNlEiYKBnN0YXR1cxgBIAEoCzIWLndhZ2dsZS52MS5MZWFzZVN0YXR1cxIRCglyZWNvbm5lY3QYAiABKAgi+AEKC0xlYXNlU3RhdHVzEjEKDmxlYXNlX2R1cmF0aW9uGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiIKBGxvc3QYAiADKAsyFC53YWdnbGUudjEuTG9zdExlYXNlEicKBmNhbmNlbBgDIAMoCzIXLndhZ2dsZS52MS5DYW5jZWxOb3RpY2USDAoEaGVsZBgEIAEoCBIxCg5uZXh0X2hlYXJ0YmVhdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIoCgdsaW1pdGVkGAYgAygLMhcud2FnZ2xlLnYxLkxpbWl0ZWRMZWFzZSJYCglMb3N0TGVhc2USDwoHdGFza19pZBgBIAEoCRIlCgZyZWFzb24YAiABKA4yFS53YWdnbGUudjEuTG9zdFJlYXNvbhITCgtsZWFzZV90b2tlbhgDIAEoCSJICgxDYW5jZWxOb3RpY2USDwoHdGFza19pZBgBIAEoCRInCgZyZWFzb24YAiABKA4yFy53YWdnbGUudjEuQ2FuY2VsUmVhc29uIkwKDExpbWl0ZWRMZWFzZRIPCgd0YXNrX2lkGAEgASgJEisKCGR1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImYKEVJlbmV3TGVhc2VSZXF1ZXN0EisKCWNvbGxlY3RvchgBIAEoCzIYLndhZ2dsZS52MS5Db2xsZWN0b3JJbmZvEiQKBmxlYXNlcxgCIAMoCzIULndhZ2dsZS52MS5MZWFzZUJlYXQiPAoSUmVuZXdMZWFzZVJlc3BvbnNlEiYKBnN0YXR1cxgBIAEoCzIWLndhZ2dsZS52MS5MZWFzZVN0YXR1cyJXCgpUYXNrUmVwb3J0Eg8KB3Rhc2tfaWQYASABKAkSEwoLbGVhc2VfdG9rZW4YAiABKAkSIwoHb3V0Y29tZRgDIAEoCzISLndhZ2dsZS52MS5PdXRjb21lImIKEVJlcG9ydFRhc2tSZXF1ZXN0EhQKDGNvbGxlY3Rvcl9pZBgBIAEoCRIPCgdzZXNzaW9uGAIgASgJEiYKB3JlcG9ydHMYAyADKAsyFS53YWdnbGUudjEuVGFza1JlcG9ydCI+ChJSZXBvcnRUYXNrUmVzcG9uc2USKAoHcmVzdWx0cxgBIAMoCzIXLndhZ2dsZS52MS5SZXBvcnRSZXN1bHQizQIKDFJlcG9ydFJlc3VsdBIPCgd0YXNrX2lkGAEgASgJEiMKBGNvZGUYAiABKA4yFS53YWdnbGUudjEuUmVwb3J0Q29kZRIjCgVzdGF0ZRgDIAEoDjIULndhZ2dsZS52MS5UYXNrU3RhdGUSLAoIZHVlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBnJlc3VsdBgFIAEoDjIYLndhZ2dsZS52MS5BdHRlbXB0UmVzdWx0EioKC2xvc3RfcmVhc29uGAYgASgOMhUud2FnZ2xlLnYxLkxvc3RSZWFzb24SLgoKZGlzY292ZXJlZBgHIAEoCzIaLndhZ2dsZS52MS5EaXNjb3ZlclN1bW1hcnkSLgoLcmV0cnlfYWZ0ZXIYCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iaQoXU3VibWl0RGlzY292ZXJlZFJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRITCgtsZWFzZV90b2tlbhgCIAEoCRIoCgVpdGVtcxgDIAMoCzIZLndhZ2dsZS52MS5EaXNjb3ZlcmVkSXRlbSJHChhTdWJtaXREaXNjb3ZlcmVkUmVzcG9uc2USKwoHc3VtbWFyeRgBIAEoCzIaLndhZ2dsZS52MS5EaXNjb3ZlclN1bW1hcnkq3QEKC0VtcHR5UmVhc29uEhwKGEVNUFRZX1JFQVNPTl9VTlNQRUNJRklFRBAAEhkKFUVNUFRZX1JFQVNPTl9OT19UQVNLUxABEhoKFkVNUFRZX1JFQVNPTl9USFJPVFRMRUQQAhIVChFFTVBUWV9SRUFTT05fSEVMRBADEh8KG0VNUFRZX1JFQVNPTl9DT0xMRUNUT1JfSEVMRBAEEiQKIEVNUFRZX1JFQVNPTl9ESVNQQVRDSEVSX0RSQUlOSU5HEAUSGwoXRU1QVFlfUkVBU09OX1RPS0VOX1VTRUQQBiq5AgoKTG9zdFJlYXNvbhIbChdMT1NUX1JFQVNPTl9VTlNQRUNJRklFRBAAEhcKE0xPU1RfUkVBU09OX0VYUElSRUQQARIYChRMT1NUX1JFQVNPTl9NQVhfSE9MRBACEiIKHkxPU1RfUkVBU09OX0NPTExFQ1RPUl9SRVBMQUNFRBADEhcKE0xPU1RfUkVBU09OX1JFVk9LRUQQBBIcChhMT1NUX1JFQVNPTl9MT0NLX0RFTEVURUQQBRIaChZMT1NUX1JFQVNPTl9OT1RfTEVBU0VEEAYSFwoTTE9TVF9SRUFTT05fU0VUVExFRBAHEhUKEUxPU1RfUkVBU09OX1RBS0VOEAgSGQoVTE9TVF9SRUFTT05fTk9UX0ZPVU5EEAkSGQoVTE9TVF9SRUFTT05fTUFMRk9STUVEEAoqiAEKDENhbmNlbFJlYXNvbhIdChlDQU5DRUxfUkVBU09OX1VOU1BFQ0lGSUVEEAASHwobQ0FOQ0VMX1JFQVNPTl9UQVNLX0NBTkNFTEVEEAESIAocQ0FOQ0VMX1JFQVNPTl9TT1VSQ0VfREVMRVRFRBACEhYKEkNBTkNFTF9SRUFTT05fSEVMRBADKtUBCgpSZXBvcnRDb2RlEhsKF1JFUE9SVF9DT0RFX1VOU1BFQ0lGSUVEEAASEgoOUkVQT1JUX0NPREVfT0sQARIgChxSRVBPUlRfQ09ERV9BTFJFQURZX1JFUE9SVEVEEAISGgoWUkVQT1JUX0NPREVfTEVBU0VfTE9TVBADEhkKFVJFUE9SVF9DT0RFX05PVF9GT1VORBAEEhoKFlJFUE9SVF9DT0RFX1NUT1JFX0ZVTEwQBRIhCh1SRVBPUlRfQ09ERV9TVE9SRV9VTkFWQUlMQUJMRRAGMpgDCg9EaXNwYXRjaFNlcnZpY2USRgoJRmV0Y2hUYXNrEhsud2FnZ2xlLnYxLkZldGNoVGFza1JlcXVlc3QaHC53YWdnbGUudjEuRmV0Y2hUYXNrUmVzcG9uc2USSgoJSGVhcnRiZWF0Ehsud2FnZ2xlLnYxLkhlYXJ0YmVhdFJlcXVlc3QaHC53YWdnbGUudjEuSGVhcnRiZWF0UmVzcG9uc2UoATABEkkKClJlbmV3TGVhc2USHC53YWdnbGUudjEuUmVuZXdMZWFzZVJlcXVlc3QaHS53YWdnbGUudjEuUmVuZXdMZWFzZVJlc3BvbnNlEkkKClJlcG9ydFRhc2sSHC53YWdnbGUudjEuUmVwb3J0VGFza1JlcXVlc3QaHS53YWdnbGUudjEuUmVwb3J0VGFza1Jlc3BvbnNlElsKEFN1Ym1pdERpc2NvdmVyZWQSIi53YWdnbGUudjEuU3VibWl0RGlzY292ZXJlZFJlcXVlc3QaIy53YWdnbGUudjEuU3VibWl0RGlzY292ZXJlZFJlc3BvbnNlQjlaN2dpdGh1Yi5jb20vd2FnZ2xlLWNyYXdsL3dhZ2dsZS9wcm90by93YWdnbGUvdjE7d2FnZ2xldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_collector, file_waggle_v1_task]);
+  fileDesc("CiB3YWdnbGUvdjEvZGlzcGF0Y2hfc2VydmljZS5wcm90bxIJd2FnZ2xlLnYxIusBCgtXb3JrUmVxdWVzdBIKCgJpZBgBIAEoBBIwCgloZWFydGJlYXQYAiABKAsyGy53YWdnbGUudjEuSGVhcnRiZWF0UmVxdWVzdEgAEiwKBWZldGNoGAMgASgLMhsud2FnZ2xlLnYxLkZldGNoVGFza1JlcXVlc3RIABIuCgZyZXBvcnQYBCABKAsyHC53YWdnbGUudjEuUmVwb3J0VGFza1JlcXVlc3RIABI4CgpkaXNjb3ZlcmVkGAUgASgLMiIud2FnZ2xlLnYxLlN1Ym1pdERpc2NvdmVyZWRSZXF1ZXN0SABCBgoEY2FsbCKZAgoMV29ya1Jlc3BvbnNlEgoKAmlkGAEgASgEEjEKCWhlYXJ0YmVhdBgCIAEoCzIcLndhZ2dsZS52MS5IZWFydGJlYXRSZXNwb25zZUgAEi0KBWZldGNoGAMgASgLMhwud2FnZ2xlLnYxLkZldGNoVGFza1Jlc3BvbnNlSAASLwoGcmVwb3J0GAQgASgLMh0ud2FnZ2xlLnYxLlJlcG9ydFRhc2tSZXNwb25zZUgAEjkKCmRpc2NvdmVyZWQYBSABKAsyIy53YWdnbGUudjEuU3VibWl0RGlzY292ZXJlZFJlc3BvbnNlSAASJQoFZXJyb3IYBiABKAsyFC53YWdnbGUudjEuV29ya0Vycm9ySABCCAoGYW5zd2VyIukBCglXb3JrRXJyb3ISDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEiYKBnJlYXNvbhgDIAEoDjIWLndhZ2dsZS52MS5FcnJvclJlYXNvbhI0CghtZXRhZGF0YRgEIAMoCzIiLndhZ2dsZS52MS5Xb3JrRXJyb3IuTWV0YWRhdGFFbnRyeRIuCgtyZXRyeV9hZnRlchgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEikQMKEEZldGNoVGFza1JlcXVlc3QSFAoMY29sbGVjdG9yX2lkGAEgASgJEg8KB3Nlc3Npb24YAiABKAkSFAoMY2xpZW50X3Rva2VuGAMgASgJEg0KBXBvb2xzGAQgAygJEg8KB3NvdXJjZXMYBSADKAkSDgoGcXVldWVzGAYgAygJEhEKCW1heF90YXNrcxgHIAEoBRIRCgltYXhfYnl0ZXMYCCABKAUSJwoEd2FpdBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5sZWFzZV9kdXJhdGlvbhgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgdyZXBvcnRzGAsgAygLMhUud2FnZ2xlLnYxLlRhc2tSZXBvcnQSNwoGbGFiZWxzGAwgAygLMicud2FnZ2xlLnYxLkZldGNoVGFza1JlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASL6AQoRRmV0Y2hUYXNrUmVzcG9uc2USKwoMbGVhc2VkX3Rhc2tzGAEgAygLMhUud2FnZ2xlLnYxLkxlYXNlZFRhc2sSKQoGd2FpdGVkGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKDGVtcHR5X3JlYXNvbhgDIAEoDjIWLndhZ2dsZS52MS5FbXB0eVJlYXNvbhIuCgtyZXRyeV9hZnRlchgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCg5yZXBvcnRfcmVzdWx0cxgFIAMoCzIXLndhZ2dsZS52MS5SZXBvcnRSZXN1bHQiTAoKTGVhc2VkVGFzaxIdCgR0YXNrGAEgASgLMg8ud2FnZ2xlLnYxLlRhc2sSHwoFbGVhc2UYAiABKAsyEC53YWdnbGUudjEuTGVhc2UidQoJTGVhc2VCZWF0Eg8KB3Rhc2tfaWQYASABKAkSEwoLbGVhc2VfdG9rZW4YAiABKAkSEwoGY3Vyc29yGAMgASgMSACIAQESFQoIcHJvZ3Jlc3MYBCABKAJIAYgBAUIJCgdfY3Vyc29yQgsKCV9wcm9ncmVzcyJlChBIZWFydGJlYXRSZXF1ZXN0EisKCWNvbGxlY3RvchgBIAEoCzIYLndhZ2dsZS52MS5Db2xsZWN0b3JJbmZvEiQKBmxlYXNlcxgCIAMoCzIULndhZ2dsZS52MS5MZWFzZUJlYXQiTgoRSGVhcnRiZWF0UmVzcG9uc2USJgoGc3RhdHVzGAEgASgLMhYud2FnZ2xlLnYxLkxlYXNlU3RhdHVzEhEKCXJlY29ubmVjdBgCIAEoCCL4AQoLTGVhc2VTdGF0dXMSMQoObGVhc2VfZHVyYXRpb24YASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SIgoEbG9zdBgCIAMoCzIULndhZ2dsZS52MS5Mb3N0TGVhc2USJwoGY2FuY2VsGAMgAygLMhcud2FnZ2xlLnYxLkNhbmNlbE5vdGljZRIMCgRoZWxkGAQgASgIEjEKDm5leHRfaGVhcnRiZWF0GAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEigKB2xpbWl0ZWQYBiADKAsyFy53YWdnbGUudjEuTGltaXRlZExlYXNlIlgKCUxvc3RMZWFzZRIPCgd0YXNrX2lkGAEgASgJEiUKBnJlYXNvbhgCIAEoDjIVLndhZ2dsZS52MS5Mb3N0UmVhc29uEhMKC2xlYXNlX3Rva2VuGAMgASgJIkgKDENhbmNlbE5vdGljZRIPCgd0YXNrX2lkGAEgASgJEicKBnJlYXNvbhgCIAEoDjIXLndhZ2dsZS52MS5DYW5jZWxSZWFzb24iTAoMTGltaXRlZExlYXNlEg8KB3Rhc2tfaWQYASABKAkSKwoIZHVyYXRpb24YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iZgoRUmVuZXdMZWFzZVJlcXVlc3QSKwoJY29sbGVjdG9yGAEgASgLMhgud2FnZ2xlLnYxLkNvbGxlY3RvckluZm8SJAoGbGVhc2VzGAIgAygLMhQud2FnZ2xlLnYxLkxlYXNlQmVhdCI8ChJSZW5ld0xlYXNlUmVzcG9uc2USJgoGc3RhdHVzGAEgASgLMhYud2FnZ2xlLnYxLkxlYXNlU3RhdHVzIlcKClRhc2tSZXBvcnQSDwoHdGFza19pZBgBIAEoCRITCgtsZWFzZV90b2tlbhgCIAEoCRIjCgdvdXRjb21lGAMgASgLMhIud2FnZ2xlLnYxLk91dGNvbWUiYgoRUmVwb3J0VGFza1JlcXVlc3QSFAoMY29sbGVjdG9yX2lkGAEgASgJEg8KB3Nlc3Npb24YAiABKAkSJgoHcmVwb3J0cxgDIAMoCzIVLndhZ2dsZS52MS5UYXNrUmVwb3J0Ij4KElJlcG9ydFRhc2tSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcud2FnZ2xlLnYxLlJlcG9ydFJlc3VsdCLNAgoMUmVwb3J0UmVzdWx0Eg8KB3Rhc2tfaWQYASABKAkSIwoEY29kZRgCIAEoDjIVLndhZ2dsZS52MS5SZXBvcnRDb2RlEiMKBXN0YXRlGAMgASgOMhQud2FnZ2xlLnYxLlRhc2tTdGF0ZRIsCghkdWVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoGcmVzdWx0GAUgASgOMhgud2FnZ2xlLnYxLkF0dGVtcHRSZXN1bHQSKgoLbG9zdF9yZWFzb24YBiABKA4yFS53YWdnbGUudjEuTG9zdFJlYXNvbhIuCgpkaXNjb3ZlcmVkGAcgASgLMhoud2FnZ2xlLnYxLkRpc2NvdmVyU3VtbWFyeRIuCgtyZXRyeV9hZnRlchgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJpChdTdWJtaXREaXNjb3ZlcmVkUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhMKC2xlYXNlX3Rva2VuGAIgASgJEigKBWl0ZW1zGAMgAygLMhkud2FnZ2xlLnYxLkRpc2NvdmVyZWRJdGVtIkcKGFN1Ym1pdERpc2NvdmVyZWRSZXNwb25zZRIrCgdzdW1tYXJ5GAEgASgLMhoud2FnZ2xlLnYxLkRpc2NvdmVyU3VtbWFyeSrdAQoLRW1wdHlSZWFzb24SHAoYRU1QVFlfUkVBU09OX1VOU1BFQ0lGSUVEEAASGQoVRU1QVFlfUkVBU09OX05PX1RBU0tTEAESGgoWRU1QVFlfUkVBU09OX1RIUk9UVExFRBACEhUKEUVNUFRZX1JFQVNPTl9IRUxEEAMSHwobRU1QVFlfUkVBU09OX0NPTExFQ1RPUl9IRUxEEAQSJAogRU1QVFlfUkVBU09OX0RJU1BBVENIRVJfRFJBSU5JTkcQBRIbChdFTVBUWV9SRUFTT05fVE9LRU5fVVNFRBAGKrkCCgpMb3N0UmVhc29uEhsKF0xPU1RfUkVBU09OX1VOU1BFQ0lGSUVEEAASFwoTTE9TVF9SRUFTT05fRVhQSVJFRBABEhgKFExPU1RfUkVBU09OX01BWF9IT0xEEAISIgoeTE9TVF9SRUFTT05fQ09MTEVDVE9SX1JFUExBQ0VEEAMSFwoTTE9TVF9SRUFTT05fUkVWT0tFRBAEEhwKGExPU1RfUkVBU09OX0xPQ0tfREVMRVRFRBAFEhoKFkxPU1RfUkVBU09OX05PVF9MRUFTRUQQBhIXChNMT1NUX1JFQVNPTl9TRVRUTEVEEAcSFQoRTE9TVF9SRUFTT05fVEFLRU4QCBIZChVMT1NUX1JFQVNPTl9OT1RfRk9VTkQQCRIZChVMT1NUX1JFQVNPTl9NQUxGT1JNRUQQCiqIAQoMQ2FuY2VsUmVhc29uEh0KGUNBTkNFTF9SRUFTT05fVU5TUEVDSUZJRUQQABIfChtDQU5DRUxfUkVBU09OX1RBU0tfQ0FOQ0VMRUQQARIgChxDQU5DRUxfUkVBU09OX1NPVVJDRV9ERUxFVEVEEAISFgoSQ0FOQ0VMX1JFQVNPTl9IRUxEEAMq1QEKClJlcG9ydENvZGUSGwoXUkVQT1JUX0NPREVfVU5TUEVDSUZJRUQQABISCg5SRVBPUlRfQ09ERV9PSxABEiAKHFJFUE9SVF9DT0RFX0FMUkVBRFlfUkVQT1JURUQQAhIaChZSRVBPUlRfQ09ERV9MRUFTRV9MT1NUEAMSGQoVUkVQT1JUX0NPREVfTk9UX0ZPVU5EEAQSGgoWUkVQT1JUX0NPREVfU1RPUkVfRlVMTBAFEiEKHVJFUE9SVF9DT0RFX1NUT1JFX1VOQVZBSUxBQkxFEAYy1QMKD0Rpc3BhdGNoU2VydmljZRJGCglGZXRjaFRhc2sSGy53YWdnbGUudjEuRmV0Y2hUYXNrUmVxdWVzdBocLndhZ2dsZS52MS5GZXRjaFRhc2tSZXNwb25zZRJKCglIZWFydGJlYXQSGy53YWdnbGUudjEuSGVhcnRiZWF0UmVxdWVzdBocLndhZ2dsZS52MS5IZWFydGJlYXRSZXNwb25zZSgBMAESSQoKUmVuZXdMZWFzZRIcLndhZ2dsZS52MS5SZW5ld0xlYXNlUmVxdWVzdBodLndhZ2dsZS52MS5SZW5ld0xlYXNlUmVzcG9uc2USSQoKUmVwb3J0VGFzaxIcLndhZ2dsZS52MS5SZXBvcnRUYXNrUmVxdWVzdBodLndhZ2dsZS52MS5SZXBvcnRUYXNrUmVzcG9uc2USWwoQU3VibWl0RGlzY292ZXJlZBIiLndhZ2dsZS52MS5TdWJtaXREaXNjb3ZlcmVkUmVxdWVzdBojLndhZ2dsZS52MS5TdWJtaXREaXNjb3ZlcmVkUmVzcG9uc2USOwoEV29yaxIWLndhZ2dsZS52MS5Xb3JrUmVxdWVzdBoXLndhZ2dsZS52MS5Xb3JrUmVzcG9uc2UoATABQjlaN2dpdGh1Yi5jb20vd2FnZ2xlLWNyYXdsL3dhZ2dsZS9wcm90by93YWdnbGUvdjE7d2FnZ2xldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_collector, file_waggle_v1_error_reason, file_waggle_v1_task]);
+
+/**
+ * WorkRequest is one call of a collector on its stream.
+ *
+ * @generated from message waggle.v1.WorkRequest
+ */
+export type WorkRequest = Message<"waggle.v1.WorkRequest"> & {
+  /**
+   * Chosen by the client, and returned with each answer to this request; a heartbeat needs none.
+   *
+   * @generated from field: uint64 id = 1;
+   */
+  id: bigint;
+
+  /**
+   * The call. Required.
+   *
+   * @generated from oneof waggle.v1.WorkRequest.call
+   */
+  call: {
+    /**
+     * As [Heartbeat]. Answers to heartbeats come in their order.
+     *
+     * @generated from field: waggle.v1.HeartbeatRequest heartbeat = 2;
+     */
+    value: HeartbeatRequest;
+    case: "heartbeat";
+  } | {
+    /**
+     * As [FetchTask]. Empty collector_id, session and labels: those of the first heartbeat.
+     *
+     * @generated from field: waggle.v1.FetchTaskRequest fetch = 3;
+     */
+    value: FetchTaskRequest;
+    case: "fetch";
+  } | {
+    /**
+     * As [ReportTask]. Empty collector_id and session: those of the first heartbeat.
+     *
+     * @generated from field: waggle.v1.ReportTaskRequest report = 4;
+     */
+    value: ReportTaskRequest;
+    case: "report";
+  } | {
+    /**
+     * As [SubmitDiscovered].
+     *
+     * @generated from field: waggle.v1.SubmitDiscoveredRequest discovered = 5;
+     */
+    value: SubmitDiscoveredRequest;
+    case: "discovered";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message waggle.v1.WorkRequest.
+ * Use `create(WorkRequestSchema)` to create a new message.
+ */
+export const WorkRequestSchema: GenMessage<WorkRequest> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_dispatch_service, 0);
+
+/**
+ * WorkResponse answers a request, or is pushed.
+ *
+ * @generated from message waggle.v1.WorkResponse
+ */
+export type WorkResponse = Message<"waggle.v1.WorkResponse"> & {
+  /**
+   * That of the request; 0 with heartbeat.
+   *
+   * @generated from field: uint64 id = 1;
+   */
+  id: bigint;
+
+  /**
+   * The answer.
+   *
+   * @generated from oneof waggle.v1.WorkResponse.answer
+   */
+  answer: {
+    /**
+     * The answer to a heartbeat, or pushed; see HeartbeatResponse.
+     *
+     * @generated from field: waggle.v1.HeartbeatResponse heartbeat = 2;
+     */
+    value: HeartbeatResponse;
+    case: "heartbeat";
+  } | {
+    /**
+     * The answer to a fetch, without the results of its reports.
+     *
+     * @generated from field: waggle.v1.FetchTaskResponse fetch = 3;
+     */
+    value: FetchTaskResponse;
+    case: "fetch";
+  } | {
+    /**
+     * The answer to reports. Those that a fetch carries are answered so too, with its id, ahead of the fetch.
+     *
+     * @generated from field: waggle.v1.ReportTaskResponse report = 4;
+     */
+    value: ReportTaskResponse;
+    case: "report";
+  } | {
+    /**
+     * The answer to discovered items.
+     *
+     * @generated from field: waggle.v1.SubmitDiscoveredResponse discovered = 5;
+     */
+    value: SubmitDiscoveredResponse;
+    case: "discovered";
+  } | {
+    /**
+     * The request failed. If it is a fetch whose reports were answered, only the fetch failed.
+     *
+     * @generated from field: waggle.v1.WorkError error = 6;
+     */
+    value: WorkError;
+    case: "error";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message waggle.v1.WorkResponse.
+ * Use `create(WorkResponseSchema)` to create a new message.
+ */
+export const WorkResponseSchema: GenMessage<WorkResponse> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_dispatch_service, 1);
+
+/**
+ * WorkError is the error of one request: what the status of a plain call has.
+ *
+ * @generated from message waggle.v1.WorkError
+ */
+export type WorkError = Message<"waggle.v1.WorkError"> & {
+  /**
+   * The canonical code of gRPC, as a number.
+   *
+   * @generated from field: int32 code = 1;
+   */
+  code: number;
+
+  /**
+   * For people.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * Why. Unspecified: gRPC's own error.
+   *
+   * @generated from field: waggle.v1.ErrorReason reason = 3;
+   */
+  reason: ErrorReason;
+
+  /**
+   * The values in the message, by name.
+   *
+   * @generated from field: map<string, string> metadata = 4;
+   */
+  metadata: { [key: string]: string };
+
+  /**
+   * How long to wait before the request is repeated; absent: to repeat it does not help, or it can be at once.
+   *
+   * @generated from field: google.protobuf.Duration retry_after = 5;
+   */
+  retryAfter?: Duration | undefined;
+};
+
+/**
+ * Describes the message waggle.v1.WorkError.
+ * Use `create(WorkErrorSchema)` to create a new message.
+ */
+export const WorkErrorSchema: GenMessage<WorkError> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_dispatch_service, 2);
 
 /**
  * FetchTaskRequest asks for tasks.
@@ -121,7 +300,7 @@ export type FetchTaskRequest = Message<"waggle.v1.FetchTaskRequest"> & {
  * Use `create(FetchTaskRequestSchema)` to create a new message.
  */
 export const FetchTaskRequestSchema: GenMessage<FetchTaskRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 0);
+  messageDesc(file_waggle_v1_dispatch_service, 3);
 
 /**
  * FetchTaskResponse holds what was handed out.
@@ -173,7 +352,7 @@ export type FetchTaskResponse = Message<"waggle.v1.FetchTaskResponse"> & {
  * Use `create(FetchTaskResponseSchema)` to create a new message.
  */
 export const FetchTaskResponseSchema: GenMessage<FetchTaskResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 1);
+  messageDesc(file_waggle_v1_dispatch_service, 4);
 
 /**
  * LeasedTask is a task with the lease to work on it.
@@ -201,7 +380,7 @@ export type LeasedTask = Message<"waggle.v1.LeasedTask"> & {
  * Use `create(LeasedTaskSchema)` to create a new message.
  */
 export const LeasedTaskSchema: GenMessage<LeasedTask> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 2);
+  messageDesc(file_waggle_v1_dispatch_service, 5);
 
 /**
  * LeaseBeat names a lease that a collector holds.
@@ -244,7 +423,7 @@ export type LeaseBeat = Message<"waggle.v1.LeaseBeat"> & {
  * Use `create(LeaseBeatSchema)` to create a new message.
  */
 export const LeaseBeatSchema: GenMessage<LeaseBeat> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 3);
+  messageDesc(file_waggle_v1_dispatch_service, 6);
 
 /**
  * HeartbeatRequest is one beat.
@@ -272,7 +451,7 @@ export type HeartbeatRequest = Message<"waggle.v1.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 4);
+  messageDesc(file_waggle_v1_dispatch_service, 7);
 
 /**
  * HeartbeatResponse answers one beat, or is pushed between two. Only an answer has status.next_heartbeat. A pushed
@@ -302,7 +481,7 @@ export type HeartbeatResponse = Message<"waggle.v1.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 5);
+  messageDesc(file_waggle_v1_dispatch_service, 8);
 
 /**
  * LeaseStatus is the state of the leases that a beat or a renewal named, and what the collector must do.
@@ -364,7 +543,7 @@ export type LeaseStatus = Message<"waggle.v1.LeaseStatus"> & {
  * Use `create(LeaseStatusSchema)` to create a new message.
  */
 export const LeaseStatusSchema: GenMessage<LeaseStatus> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 6);
+  messageDesc(file_waggle_v1_dispatch_service, 9);
 
 /**
  * LostLease is a lease that is no longer held.
@@ -399,7 +578,7 @@ export type LostLease = Message<"waggle.v1.LostLease"> & {
  * Use `create(LostLeaseSchema)` to create a new message.
  */
 export const LostLeaseSchema: GenMessage<LostLease> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 7);
+  messageDesc(file_waggle_v1_dispatch_service, 10);
 
 /**
  * CancelNotice asks the holder of a lease to end its task.
@@ -427,7 +606,7 @@ export type CancelNotice = Message<"waggle.v1.CancelNotice"> & {
  * Use `create(CancelNoticeSchema)` to create a new message.
  */
 export const CancelNoticeSchema: GenMessage<CancelNotice> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 8);
+  messageDesc(file_waggle_v1_dispatch_service, 11);
 
 /**
  * LimitedLease is a lease that was renewed for less than lease_duration.
@@ -455,7 +634,7 @@ export type LimitedLease = Message<"waggle.v1.LimitedLease"> & {
  * Use `create(LimitedLeaseSchema)` to create a new message.
  */
 export const LimitedLeaseSchema: GenMessage<LimitedLease> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 9);
+  messageDesc(file_waggle_v1_dispatch_service, 12);
 
 /**
  * RenewLeaseRequest is one beat as a plain call.
@@ -483,7 +662,7 @@ export type RenewLeaseRequest = Message<"waggle.v1.RenewLeaseRequest"> & {
  * Use `create(RenewLeaseRequestSchema)` to create a new message.
  */
 export const RenewLeaseRequestSchema: GenMessage<RenewLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 10);
+  messageDesc(file_waggle_v1_dispatch_service, 13);
 
 /**
  * RenewLeaseResponse answers a renewal.
@@ -504,7 +683,7 @@ export type RenewLeaseResponse = Message<"waggle.v1.RenewLeaseResponse"> & {
  * Use `create(RenewLeaseResponseSchema)` to create a new message.
  */
 export const RenewLeaseResponseSchema: GenMessage<RenewLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 11);
+  messageDesc(file_waggle_v1_dispatch_service, 14);
 
 /**
  * TaskReport is how work on one task ended.
@@ -540,7 +719,7 @@ export type TaskReport = Message<"waggle.v1.TaskReport"> & {
  * Use `create(TaskReportSchema)` to create a new message.
  */
 export const TaskReportSchema: GenMessage<TaskReport> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 12);
+  messageDesc(file_waggle_v1_dispatch_service, 15);
 
 /**
  * ReportTaskRequest reports how work on tasks ended.
@@ -576,7 +755,7 @@ export type ReportTaskRequest = Message<"waggle.v1.ReportTaskRequest"> & {
  * Use `create(ReportTaskRequestSchema)` to create a new message.
  */
 export const ReportTaskRequestSchema: GenMessage<ReportTaskRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 13);
+  messageDesc(file_waggle_v1_dispatch_service, 16);
 
 /**
  * ReportTaskResponse holds a result for each report.
@@ -597,7 +776,7 @@ export type ReportTaskResponse = Message<"waggle.v1.ReportTaskResponse"> & {
  * Use `create(ReportTaskResponseSchema)` to create a new message.
  */
 export const ReportTaskResponseSchema: GenMessage<ReportTaskResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 14);
+  messageDesc(file_waggle_v1_dispatch_service, 17);
 
 /**
  * ReportResult is what one report did.
@@ -668,7 +847,7 @@ export type ReportResult = Message<"waggle.v1.ReportResult"> & {
  * Use `create(ReportResultSchema)` to create a new message.
  */
 export const ReportResultSchema: GenMessage<ReportResult> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 15);
+  messageDesc(file_waggle_v1_dispatch_service, 18);
 
 /**
  * SubmitDiscoveredRequest submits items that the page of a leased task leads to.
@@ -703,7 +882,7 @@ export type SubmitDiscoveredRequest = Message<"waggle.v1.SubmitDiscoveredRequest
  * Use `create(SubmitDiscoveredRequestSchema)` to create a new message.
  */
 export const SubmitDiscoveredRequestSchema: GenMessage<SubmitDiscoveredRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 16);
+  messageDesc(file_waggle_v1_dispatch_service, 19);
 
 /**
  * SubmitDiscoveredResponse holds the results.
@@ -724,7 +903,7 @@ export type SubmitDiscoveredResponse = Message<"waggle.v1.SubmitDiscoveredRespon
  * Use `create(SubmitDiscoveredResponseSchema)` to create a new message.
  */
 export const SubmitDiscoveredResponseSchema: GenMessage<SubmitDiscoveredResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_dispatch_service, 17);
+  messageDesc(file_waggle_v1_dispatch_service, 20);
 
 /**
  * EmptyReason is why a fetch handed nothing out. None of them is an error.
@@ -1081,6 +1260,31 @@ export const DispatchService: GenService<{
     methodKind: "unary";
     input: typeof SubmitDiscoveredRequestSchema;
     output: typeof SubmitDiscoveredResponseSchema;
+  },
+  /**
+   * Work is all of the calls above on one stream, for as long as a collector's process lives: a message costs a fifth of
+   * a call. Each request is one call, with the same rules and the same answer; answers come in any order, and have the id
+   * of their request. The first request is a heartbeat: it names the collector, which the others need not repeat.
+   *
+   * A fetch is credit for `max_tasks` tasks: its answer has at most as many, and ends it. Without `wait` it waits for as
+   * long as the stream lasts. The reports that it carries are answered first, with its id. A request that fails gets an
+   * error and does not end the stream.
+   *
+   * A fetch with the client token of one that waits takes its place: with `wait` zero it asks what that was granted.
+   *
+   * When the stream ends, open another one on any dispatcher, and repeat what has no answer with the same client tokens
+   * and outcomes: a fetch gets what it was granted before. Leases stay valid until their deadlines. When the client ends
+   * its side, fetches that wait are given up, and the stream ends when the other requests are answered. A stream whose
+   * client does not read for 10 s is ended. At most 1000 requests may have no answer; more are not read.
+   *
+   * Errors that end the stream: as Heartbeat.
+   *
+   * @generated from rpc waggle.v1.DispatchService.Work
+   */
+  work: {
+    methodKind: "bidi_streaming";
+    input: typeof WorkRequestSchema;
+    output: typeof WorkResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_waggle_v1_dispatch_service, 0);

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine/internal/pump"
+)
+
+// Standing is a fetch that waits, without a goroutine, until it is granted something or ends for another reason.
+type Standing struct {
+	d        *Dispatcher
+	req      FetchRequest
+	received time.Time
+	poll     dispatch.Poll
+	out      pump.Outcome
+}
+
+// Prepare begins a fetch as [Dispatcher.Fetch] does, of a session that is known, without reports and sources. Without a Standing and an
+// error the fetch cannot stand: Fetch knows why. Its Wait does not count.
+func (d *Dispatcher) Prepare(ctx context.Context, req FetchRequest) (*Standing, error) {
+	s := &Standing{d: d, req: req, received: time.Now()}
+	if err := s.req.normalise(); err != nil {
+		return nil, err
+	}
+	if len(req.Sources)+len(req.Reports) > 0 || d.slowed.remaining(req.Collector) > 0 {
+		return nil, nil
+	}
+	poll := dispatch.Poll{Collector: req.Collector, Session: req.Session, ClientToken: req.ClientToken, Call: d.nextCall()}
+	state, err := d.store.BeginPoll(ctx, poll)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("fetch for collector %q: note a poll: %w", req.Collector, err)
+	case state.Replaced || state.NewSession || state.Used || len(state.Replay) > 0:
+		return nil, nil
+	}
+	s.poll = poll
+	return s, nil
+}
+
+// Stand waits. answered is called once, maybe before Stand returns; it must not block. leave ends the wait for a cause: what the fetch
+// is granted meanwhile is given back.
+func (s *Standing) Stand(answered func()) (leave func(cause error)) {
+	r := &pump.Request{
+		Want: dispatch.Want{
+			Poll: s.poll, Max: s.req.MaxTasks, MaxBytes: s.req.MaxBytes, Lease: s.req.Lease, Queues: s.req.Queues,
+		},
+		Pools: s.req.Pools, Labels: s.req.Labels,
+	}
+	return s.d.pump.Stand(r, func(out pump.Outcome) {
+		s.out = out
+		answered()
+	})
+}
+
+// Granted reports whether the answer has tasks. Any other end is that of one wait: what [Dispatcher.Fetch] answers then is the answer.
+func (s *Standing) Granted() bool { return s.out.End == pump.Granted && s.out.Err == nil }
+
+// Result is the answer, if there are tasks. If it fails, they are given back.
+func (s *Standing) Result(ctx context.Context) (*FetchResult, error) {
+	return s.d.deliver(ctx, &s.req, s.received, s.out, nil)
+}
