@@ -49,13 +49,14 @@ class _Collector:
         pools, sources, queues: take only their tasks, at most 16 each. Default: the pool "default", all sources, all queues.
         labels: operators hold collectors by label; at most 64, keys and values at most 128 bytes.
         version, hostname: shown to operators; at most 128 and 253 bytes.
-        wait: seconds that a fetch waits for a task, 0.1 to 30. Shorter than the idle timeout of any proxy on the way.
+        wait: seconds that a fetch waits for a task, 0.1 to 30, as a plain call: over a stream it waits as long as that lasts. Shorter than
+            the idle timeout of any proxy on the way.
         lease_duration: seconds that a lease runs between renewals, 1 to 3600. Default: the source's.
         stop_timeout: seconds that running handlers may go on after stop; then they are canceled.
         report_timeout: seconds that a collector which stops waits for its last reports to be answered.
         tls: encrypts connections. Default: plain text.
-        token_file: holds the token that each call sends. It is read again when half a second has passed, and needs tls unless
-            all servers are on this machine.
+        token_file: holds the token that each call sends, and each stream at its beginning. It is read again when half a second has
+            passed, and needs tls unless all servers are on this machine.
         discovered: is called with what became of the items that a task has led to, on the thread of the package: it must not block. Not
             called for a report whose first answer was lost.
         """
@@ -97,7 +98,7 @@ class _Collector:
 
     def set_slots(self, slots: int) -> None:
         """Changes how many tasks are worked on at once, 1 to 1000, for programs whose concurrency changes. Nothing that runs is stopped;
-        a fetch that waits already may still bring as many tasks as it asked for."""
+        a fetch that waits already, be it for hours, may still bring as many tasks as it asked for, and no more."""
         if not 1 <= slots <= 1000:
             raise ValueError(f"slots: {slots!r}: want 1 to 1000")
         with self._lock:

@@ -168,7 +168,7 @@ class Dispatchers:
                 dispatcher.warned = True
                 log.warning("dispatcher %s does not serve, will try again: %s", dispatcher.address, why)
             await asyncio.sleep(backoff.next())
-        self.answered(dispatcher)
+        self._serves(dispatcher)
 
     def next(self) -> Dispatcher:
         """The dispatcher for the next call."""
@@ -192,6 +192,12 @@ class Dispatchers:
             dispatcher.check = asyncio.create_task(self._check(dispatcher))
 
     def answered(self, dispatcher: Dispatcher) -> None:
+        """Takes in that a dispatcher has answered a call."""
+        self.answers += 1
+        self._unauthenticated = False
+        self._serves(dispatcher)
+
+    def _serves(self, dispatcher: Dispatcher) -> None:
         dispatcher.away = False
         if dispatcher.warned:
             dispatcher.warned = False
@@ -214,8 +220,6 @@ class Dispatchers:
             answer: Reply = await dispatcher.unary(method, reply)(request, timeout=timeout, metadata=self.metadata())
         except grpc.aio.AioRpcError as error:
             raise self.failed(dispatcher, call_error(error)) from None
-        self.answers += 1
-        self._unauthenticated = False
         self.answered(dispatcher)
         return answer
 

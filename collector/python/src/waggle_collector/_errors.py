@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 
 import grpc
+import grpc.aio
+from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
+
+from waggle_collector import v1
 
 FIRST_PAUSE = 0.1  # seconds before the first repetition
 LONGEST_PAUSE = 5.0
@@ -58,8 +62,23 @@ def call_error(error: grpc.aio.AioRpcError) -> CallError:
             if packed.Unpack(info) and info.domain == "waggle":
                 reason, metadata = info.reason, dict(info.metadata)
             elif packed.Unpack(retry):
-                pause = min(max(retry.retry_delay.ToNanoseconds() / 1e9, 0.0), LONGEST_ASKED)
+                pause = seconds_asked(retry.retry_delay)
     return CallError(error.code(), error.details() or "", reason, metadata, pause)
+
+
+CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def work_error(error: v1.WorkError) -> CallError:
+    """The error of a call over a stream, as the plain call would have it."""
+    known = error.reason and error.reason in v1.ErrorReason.values()
+    reason = v1.ErrorReason.Name(error.reason).removeprefix("ERROR_REASON_") if known else ""
+    return CallError(CODES.get(error.code, grpc.StatusCode.UNKNOWN), error.message, reason, dict(error.metadata), seconds_asked(error.retry_after))
+
+
+def seconds_asked(pause: Duration) -> float:
+    """The pause in seconds that a dispatcher asks for."""
+    return min(max(pause.ToNanoseconds() / 1e9, 0.0), LONGEST_ASKED)
 
 
 class Backoff:

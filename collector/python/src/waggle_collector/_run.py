@@ -9,17 +9,18 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc
-import grpc.aio
+from google.protobuf.message import Message
 
 from waggle_collector import v1
 from waggle_collector._dispatchers import Dispatcher, Dispatchers
-from waggle_collector._errors import AWAY, Backoff, CallError, call_error
+from waggle_collector._errors import AWAY, Backoff, CallError
 from waggle_collector._lease import GRACE, Lease, Report
 from waggle_collector._outcome import Failed, Released, duration, message_of
+from waggle_collector._stream import Stream
 from waggle_collector._task import Task
 
 MAX_ITEMS = 1000  # reports of a call, leases of a beat, items of a report
@@ -31,10 +32,13 @@ IDLE_BEAT = 15.0
 BEAT_PAUSE = 0.1  # seconds from one beat to the next, at least
 LONGEST_SILENCE = 5.0  # seconds for the answer to a beat, at most
 HANDLER_GRACE = 5.0  # seconds in which a handler returns once it is canceled; then it is stuck
+SETTLE_TIMEOUT = 2.0  # seconds for the answer what a fetch that was interrupted was granted
 GOODBYE_TIMEOUT = 1.0
 
 # Leases that a beat names, each with the cursor and progress that a dispatcher has once it is answered.
 Named = list[tuple[Lease, tuple[bytes | None, float | None]]]
+
+Reply = TypeVar("Reply", bound=Message)
 
 SERVICE = "/waggle.v1.DispatchService/"
 
@@ -63,6 +67,16 @@ class Config:
     discovered: Callable[[Task, Sequence[v1.DiscoveredItem], v1.DiscoverSummary], None] | None
 
 
+@dataclasses.dataclass
+class Fetched:
+    """The answer of a fetch."""
+
+    answer: v1.FetchTaskResponse
+    sent: float
+    wait_for: float  # how long the dispatcher was to wait; over a stream it waits as long as that lasts
+    repeated: bool  # earlier tries had no answer
+
+
 class Handlers(Protocol):
     """Runs the user's handlers somewhere else: in threads, or on the user's loop. They call Run.ended when one has returned."""
 
@@ -83,12 +97,15 @@ def name_of(enum: Any, number: int, prefix: str) -> str:
 
 
 async def wait(event: asyncio.Event, timeout: float | None) -> None:
-    """Waits until the event is set, and clears it, or until the time is over."""
+    """Waits until the event is set, and clears it, or until the time is over. Not wait_for: before Python 3.12 it loses a cancellation that
+    comes with the event, and the run would not end."""
     if timeout is None or timeout > 0:
+        timer = None if timeout is None else asyncio.get_running_loop().call_later(timeout, event.set)
         try:
-            await asyncio.wait_for(event.wait(), timeout)
-        except asyncio.TimeoutError:
-            pass
+            await event.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
     event.clear()
 
 
@@ -111,7 +128,7 @@ class Run:
         self.next_beat = 0.0  # when the next beat is due
         self.last_beat = 0.0
         self.idle_until = 0.0  # when a dispatcher wants the next beat at the latest
-        self.over = False  # nothing is called any more
+        self.stream: Stream | None = None  # that calls go over: a beat was answered on it
         self.stop_event = asyncio.Event()
         self.slot_free = asyncio.Event()
         self.report_due = asyncio.Event()
@@ -130,7 +147,6 @@ class Run:
             await asyncio.wait([fetching])
             await self._drain()
         finally:
-            self.over = True
             for task in fetching, beating, reporting, *self.background:
                 task.cancel()
             await asyncio.wait([fetching, beating, reporting, *self.background])
@@ -146,6 +162,12 @@ class Run:
             await work(*args)
         except Exception as error:
             self.fail(error)
+
+    def _begin(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Begins work that lasts no longer than the run."""
+        task = asyncio.create_task(self._guard(work, *args))
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
 
     def stop(self) -> None:
         """Fetches no more; what runs is finished."""
@@ -209,17 +231,30 @@ class Run:
             queues=c.queues, slots=c.slots, stopping=self.stopping, ended=ended,
             stuck_slots=sum(lease.stuck for lease in self.leases.values()))
 
+    async def _call(self, kind: str, method: str, request: Message, reply: type[Reply], timeout: float = CALL_TIMEOUT) -> Reply:
+        """Makes a call over the stream, or as a plain one if there is none, or if it ends first."""
+        if self.stream is not None:
+            answer: Reply | None = await self.stream.call(kind, request, timeout)
+            if answer is not None:
+                return answer
+        return await self.dispatchers.call(SERVICE + method, request, reply, timeout)
+
     # Fetch.
 
     async def _fetches(self) -> None:
         drained = False
         while True:
             reports = await self._free_slots()
-            request, wait_for = self._fetch_request(reports)
-            sent, answer, repeated = await self._fetch(request, wait_for, reports)
-            self._start(answer, sent, repeated)
-            if not answer.leased_tasks:
-                drained = await self._pause(answer, wait_for, time.monotonic() - sent, drained)
+            request = self._fetch_request(reports)
+            try:
+                fetched = await self._fetch(request, reports)
+            except asyncio.CancelledError:
+                self._send_directly(reports)
+                await self._settle_token(request)
+                raise
+            self._start(fetched)
+            if not fetched.answer.leased_tasks:
+                drained = await self._pause(fetched, time.monotonic() - fetched.sent, drained)
 
     async def _free_slots(self) -> list[Report]:
         """Waits for a free slot, and returns the reports that the next fetch carries. A report that it carries frees its slot."""
@@ -238,45 +273,72 @@ class Run:
         if not soon and self.outbox:
             self.report_due.set()
 
-    def _fetch_request(self, reports: list[Report]) -> tuple[v1.FetchTaskRequest, float]:
+    def _fetch_request(self, reports: list[Report]) -> v1.FetchTaskRequest:
         c = self.config
-        # Collectors that started together do not poll together forever. A fetch with reports that others follow is not parked.
-        wait_for = 0.0 if reports and c.slots > 1 else c.wait * random.uniform(0.8, 1)
         return v1.FetchTaskRequest(
             collector_id=c.id, session=self.session, client_token=str(uuid.uuid4()), pools=c.pools, sources=c.sources,
-            queues=c.queues, labels=c.labels, max_tasks=c.slots - len(self.leases) + len(reports), wait=duration(wait_for),
-            lease_duration=duration(c.lease_duration), reports=[report.message for report in reports]), wait_for
+            queues=c.queues, labels=c.labels, max_tasks=c.slots - len(self.leases) + len(reports),
+            lease_duration=duration(c.lease_duration), reports=[report.message for report in reports])
 
-    async def _fetch(self, request: v1.FetchTaskRequest, wait_for: float, reports: list[Report],
-                     ) -> tuple[float, v1.FetchTaskResponse, bool]:
-        """Repeats the same fetch until it is answered, and returns when the last one was sent."""
+    async def _fetch(self, request: v1.FetchTaskRequest, reports: list[Report]) -> Fetched:
+        """Repeats the same fetch until it is answered. Reports that are answered are removed from the list."""
         backoff = Backoff()
         while True:
-            self._carry(wait_for == 0)
-            sent = time.monotonic()
             try:
-                answer = await self.dispatchers.call(SERVICE + "FetchTask", request, v1.FetchTaskResponse, wait_for + FETCH_SLACK)
-                self._settle(reports, answer.report_results)
-                return sent, answer, backoff.failures > 0
-            except asyncio.CancelledError:
-                self._send_directly(reports)
-                raise
+                return await self._fetch_once(request, reports, backoff.failures > 0)
             except CallError as error:
                 if reports and error.code not in AWAY and error.reason not in GONE:
                     # A report may be what is refused, and failing fetches and failing reports must not delay each other.
                     self._send_directly(reports)
-                    reports = []
+                    reports.clear()
                     request.ClearField("reports")
                 elif self._ends(error):
                     raise
                 pause = self.dispatchers.pause(backoff, error)
                 log.log(loudness(backoff, error), "fetch failed, will be repeated in %.1f s: %s", pause, error)
             self._carry(False)
-            try:
-                await asyncio.sleep(pause)
-            except asyncio.CancelledError:
-                self._send_directly(reports)
-                raise
+            await asyncio.sleep(pause)
+
+    async def _fetch_once(self, request: v1.FetchTaskRequest, reports: list[Report], repeated: bool) -> Fetched:
+        """Makes a fetch over the stream, or as a plain call. Over the stream its reports are answered ahead, and it waits for as long as
+        that lasts, unless it is a repetition: an answer soon shows that the trouble is over."""
+        def settle(results: Sequence[v1.ReportResult]) -> None:
+            self._settle(reports, results)
+            reports.clear()
+            request.ClearField("reports")
+
+        sent, wait_for = time.monotonic(), self.config.wait
+        if (stream := self.stream) is not None:
+            self._carry(False)
+            request.ClearField("wait")
+            if repeated:
+                request.wait.FromNanoseconds(round(wait_for * 1e9))
+            answer = await stream.call("fetch", request, wait_for + FETCH_SLACK if repeated else None, settle)
+            if answer is not None:
+                if answer.empty_reason == v1.EMPTY_REASON_DISPATCHER_DRAINING:
+                    self._leave(stream)
+                return Fetched(answer, sent, wait_for, repeated)
+        # Collectors that started together do not poll together forever. A fetch with reports that others follow is not parked.
+        sent, wait_for = time.monotonic(), 0.0 if reports and self.config.slots > 1 else wait_for * random.uniform(0.8, 1)
+        request.wait.FromNanoseconds(round(wait_for * 1e9))
+        self._carry(wait_for == 0)
+        answer = await self.dispatchers.call(SERVICE + "FetchTask", request, v1.FetchTaskResponse, wait_for + FETCH_SLACK)
+        settle(answer.report_results)
+        return Fetched(answer, sent, wait_for, repeated)
+
+    async def _settle_token(self, request: v1.FetchTaskRequest) -> None:
+        """Asks what a fetch on the stream was granted that is interrupted, and gives it back. A plain one ends with its call."""
+        if self.stream is None or self.error is not None:
+            return
+        request.ClearField("reports")
+        request.max_tasks = 1
+        request.wait.FromNanoseconds(0)
+        sent = time.monotonic()
+        try:
+            answer = await self._call("fetch", "FetchTask", request, v1.FetchTaskResponse, SETTLE_TIMEOUT)
+            self._start(Fetched(answer, sent, 0.0, True))
+        except CallError as error:
+            log.debug("tasks of an interrupted fetch are unknown: %s", error)
 
     def _ends(self, error: CallError) -> bool:
         """Whether an error of a fetch or a beat means that this collector will never be served."""
@@ -284,9 +346,10 @@ class Run:
             return self.dispatchers.answers == 0  # later it is a proxy that answers
         return error.code in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED}
 
-    def _start(self, answer: v1.FetchTaskResponse, sent: float, repeated: bool) -> None:
-        begin = sent + max(seconds(answer.waited), 0.0)
-        for granted in answer.leased_tasks:
+    def _start(self, fetched: Fetched) -> None:
+        """Starts what was granted, or once the collector stops, gives it back."""
+        begin = fetched.sent + max(seconds(fetched.answer.waited), 0.0)
+        for granted in fetched.answer.leased_tasks:
             if granted.lease.lease_token in self.leases:
                 continue  # a repeated call returned it again
             lease = Lease(granted, begin)
@@ -294,6 +357,10 @@ class Run:
                 stale.lost = True
                 self._cancel(stale, "LEASE_LOST")
             self.leases[lease.token] = self.by_task[lease.task.id] = lease
+            if self.stopping:
+                lease.working = False
+                self._report(Report(lease, message_of(Released())))
+                continue
             if lease.lapse():  # the answer came very late
                 self._returned(lease)
                 continue
@@ -301,12 +368,12 @@ class Run:
             self.handlers.start(lease)
             if lease.beat_at < self.next_beat:
                 self.beat_due.set()
-        if repeated and answer.leased_tasks:
+        if fetched.repeated and fetched.answer.leased_tasks:
             self._beat_now()  # their clocks may have run for a while
 
-    async def _pause(self, answer: v1.FetchTaskResponse, wait_for: float, took: float, drained: bool) -> bool:
+    async def _pause(self, fetched: Fetched, took: float, drained: bool) -> bool:
         """Waits after a fetch that got nothing. drained is what it returned last: whether a dispatcher drains and the next was asked."""
-        reason, asked = answer.empty_reason, min(seconds(answer.retry_after), 60.0)
+        reason, asked = fetched.answer.empty_reason, min(seconds(fetched.answer.retry_after), 60.0)
         if reason == v1.EMPTY_REASON_COLLECTOR_HELD:
             # Whoever answers heartbeats may learn of the hold later, or never if it is lifted soon: it must be asked.
             self._set_held(True)
@@ -316,11 +383,11 @@ class Run:
             if not drained and len(self.dispatchers.servers) > 1:
                 return True  # the next fetch goes to another dispatcher
             asked = asked or EMPTY_PAUSE
-        elif wait_for == 0:
+        elif fetched.wait_for == 0:
             return False  # the next fetch is parked
         elif reason == v1.EMPTY_REASON_TOKEN_USED:
             asked = BEAT_PAUSE
-        elif not asked and took < min(EMPTY_PAUSE, wait_for) / 2:
+        elif not asked and took < min(EMPTY_PAUSE, fetched.wait_for) / 2:
             asked = EMPTY_PAUSE
         if asked:
             self._carry(False)
@@ -376,9 +443,7 @@ class Run:
             return
         rest = split(outcome)
         if rest or lease.task.noted[0] != lease.acked[0] and not outcome.HasField("succeeded"):
-            task = asyncio.create_task(self._guard(self._conclude, lease, outcome, rest))
-            self.background.add(task)
-            task.add_done_callback(self.background.discard)
+            self._begin(self._conclude, lease, outcome, rest)
         else:
             self._report(Report(lease, outcome))
 
@@ -399,7 +464,7 @@ class Run:
             request = v1.SubmitDiscoveredRequest(task_id=lease.task.id, lease_token=lease.token, items=items)
             while True:
                 try:
-                    answer = await self.dispatchers.call(SERVICE + "SubmitDiscovered", request, v1.SubmitDiscoveredResponse, CALL_TIMEOUT)
+                    answer = await self._call("discovered", "SubmitDiscovered", request, v1.SubmitDiscoveredResponse)
                     self._discovered(lease, items, answer.summary)
                     break
                 except CallError as error:
@@ -468,7 +533,7 @@ class Run:
             request = v1.ReportTaskRequest(
                 collector_id=self.config.id, session=self.session, reports=[report.message for report in batch])
             try:
-                answer = await self.dispatchers.call(SERVICE + "ReportTask", request, v1.ReportTaskResponse, CALL_TIMEOUT)
+                answer = await self._call("report", "ReportTask", request, v1.ReportTaskResponse)
             except CallError as error:
                 if error.reason in GONE:
                     raise
@@ -547,19 +612,18 @@ class Run:
         return min((lease.interval for lease in self.leases.values() if lease.beaten), default=IDLE_BEAT)
 
     async def _beats(self) -> None:
-        """Keeps a heartbeat stream open. While there is none, beats go by RenewLease."""
+        """Keeps a stream open, which beats and all calls share. While there is none, beats go by RenewLease."""
         streams, beats = Backoff(), Backoff()
         while True:
             dispatcher = self.dispatchers.next()
             try:
-                await self._stream(dispatcher, streams)
-                self.dispatchers.leave(dispatcher)  # it stops
+                await self._beat_on_stream(dispatcher, streams)
                 reopen = time.monotonic() + random.uniform(0, BEAT_PAUSE)
             except CallError as error:
                 self.dispatchers.failed(dispatcher, error)
-                if self._ends(error):
+                if error.reason in GONE:
                     raise
-                log.debug("heartbeat stream lost: %s", error)
+                log.debug("no stream, calls are plain ones: %s", error)
                 reopen = time.monotonic() + self.dispatchers.pause(streams, error)
             retry = 0.0  # when a beat that failed goes again
             while (now := time.monotonic()) < reopen:
@@ -580,56 +644,54 @@ class Run:
                     log.debug("heartbeat failed: %s", error)
                     retry = time.monotonic() + min(self.dispatchers.pause(beats, error), max(self._interval(), BEAT_PAUSE))
 
-    async def _stream(self, dispatcher: Dispatcher, backoff: Backoff) -> None:
-        """Beats on one stream until it ends, or the dispatcher says reconnect."""
-        asked: collections.deque[tuple[float, Named]] = collections.deque()
-        silent = False
-
-        def give_up() -> None:
-            nonlocal silent
-            silent = True
-            call.cancel()
-
-        call = dispatcher.channel.stream_stream(
-            SERVICE + "Heartbeat", request_serializer=lambda beat: beat.SerializeToString(),
-            response_deserializer=v1.HeartbeatResponse.FromString)(
-            self._requests(asked, give_up), metadata=self.dispatchers.metadata())
-        try:
-            async for message in call:
-                if message.status.HasField("next_heartbeat") and asked:  # the answer to a beat; others are pushed
-                    self.dispatchers.answered(dispatcher)
-                    backoff.failures = 0
-                    self._answered(message.status, *asked.popleft())
-                else:
-                    self._act(message.status)
-                if message.reconnect:
-                    return
-        except grpc.aio.AioRpcError as error:
-            raise call_error(error) from None
-        except asyncio.CancelledError:
-            if self.over:
-                raise
-            code = grpc.StatusCode.DEADLINE_EXCEEDED if silent else grpc.StatusCode.UNAVAILABLE
-            raise CallError(code, "no answer to a heartbeat in time") from None
-        finally:
-            call.cancel()
-
-    async def _requests(self, asked: collections.deque[tuple[float, Named]], give_up: Callable[[], None],
-                        ) -> AsyncIterator[v1.HeartbeatRequest]:
-        """The beats of one stream: the first at once, the others when they are due and the one before is answered."""
+    async def _beat_on_stream(self, dispatcher: Dispatcher, backoff: Backoff) -> None:
+        """Beats on one stream until it ends, or is left: the first at once, the others when they are due and the one before is answered."""
         await asyncio.sleep(self.last_beat + BEAT_PAUSE - time.monotonic())
-        while True:
-            beat, named = self._beat()
-            sent = self.last_beat
-            asked.append((sent, named))
-            yield beat
-            while asked:
-                if (left := sent + self._patience() - time.monotonic()) <= 0:
-                    give_up()
-                    return
-                await wait(self.beat_due, left)
-            while (left := self._next_beat() - time.monotonic()) > 0:
-                await wait(self.beat_due, left)
+        stream = Stream(dispatcher, self.dispatchers.metadata())
+        asked: collections.deque[tuple[float, Named]] = collections.deque()
+        self._begin(self._read, stream, asked, backoff)
+        try:
+            while not stream.over:
+                beat, named = self._beat()
+                sent = self.last_beat
+                asked.append((sent, named))
+                stream.beat(beat)
+                while asked and not stream.over:
+                    if (left := sent + self._patience() - time.monotonic()) <= 0:
+                        raise CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer to a heartbeat in time")
+                    await wait(self.beat_due, left)
+                while not stream.over and (left := self._next_beat() - time.monotonic()) > 0:
+                    await wait(self.beat_due, left)
+            if stream.error is not None:
+                raise stream.error
+        finally:
+            self.stream = None
+            if asked:
+                self._beat_now()  # by RenewLease
+            if not stream.over:
+                stream.close()
+
+    async def _read(self, stream: Stream, asked: collections.deque[tuple[float, Named]], backoff: Backoff) -> None:
+        """Takes in the answers to beats, and what is pushed. Once a beat is answered, calls use the stream."""
+        async for message in stream.read():
+            if message.status.HasField("next_heartbeat") and asked:
+                self.dispatchers.answered(stream.dispatcher)
+                backoff.failures = 0
+                self.stream = stream
+                self._answered(message.status, *asked.popleft())
+            else:
+                self._act(message.status)
+            if message.reconnect:
+                self._leave(stream)
+        self.beat_due.set()
+
+    def _leave(self, stream: Stream) -> None:
+        """Leaves a stream whose dispatcher stops: until there is another one, calls are plain ones to others."""
+        if not stream.over:
+            self.stream = None
+            stream.leave()
+            self.dispatchers.leave(stream.dispatcher)
+            self.beat_due.set()
 
     def _patience(self) -> float:
         """How long a beat may go unanswered: a second try still comes in time."""
