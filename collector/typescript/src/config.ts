@@ -14,7 +14,7 @@ export interface CollectorConfig extends ConnectionConfig {
   queues?: readonly string[] | undefined;
   /** For operators, to choose collectors to hold. At most 64. */
   labels?: Readonly<Record<string, string>> | undefined;
-  /** How long a fetch waits for a task, 0 to 30,000 ms. Default 10,000. */
+  /** How long a fetch waits for a task while there is no stream, 0 to 30,000 ms; on a stream it waits until there is one. Default 10,000. */
   waitMs?: number | undefined;
   /** How long each lease lasts between renewals, 1,000 to 3,600,000 ms. Default: the source's, else 30,000. */
   leaseMs?: number | undefined;

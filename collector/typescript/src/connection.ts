@@ -9,7 +9,7 @@ import { createConnectTransport, createGrpcTransport, Http2SessionManager } from
 
 import { codeOf, isAway } from "./errors.js";
 import { DispatchService } from "./gen/waggle/v1/dispatch_service_pb.js";
-import { readMaxBytes, unaryGrpc } from "./grpc.js";
+import { readMaxBytes, unaryGrpc, workGrpc, type OpenWork } from "./grpc.js";
 import { version } from "./version.js";
 import { Backoff, now } from "./wait.js";
 
@@ -48,12 +48,16 @@ export class Dispatcher {
   #comeback: NodeJS.Timeout | undefined;
   #closed = false;
 
-  /** `answers` resolves to whether the dispatcher answers at all; a frozen one takes connections. */
+  /**
+   * `answers` resolves to whether the dispatcher answers at all; a frozen one takes connections. `openWork` opens a Work stream, where
+   * the transport has streams in both directions.
+   */
   constructor(
     readonly address: string,
     readonly transport: Transport,
     private readonly session: Http2SessionManager | undefined,
     private readonly answers: () => Promise<boolean>,
+    readonly openWork?: OpenWork,
   ) {
     this.client = createClient(DispatchService, transport);
   }
@@ -200,7 +204,7 @@ function overGrpc(address: string, baseUrl: string, headers: HeaderSource, files
     const timer = setTimeout(() => end(false), 3000);
     connection.once("remoteSettings", () => end(true)).on("error", () => end(false)).unref();
   });
-  return new Dispatcher(address, { unary: unaryGrpc(session, headers), stream }, session, answers);
+  return new Dispatcher(address, { unary: unaryGrpc(session, headers), stream }, session, answers, workGrpc(session, headers));
 }
 
 /** What each call says of its caller. A file that cannot be read any more leaves the token that it held. */

@@ -1,7 +1,10 @@
-import { fromBinary } from "@bufbuild/protobuf";
+import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { DurationSchema, durationMs } from "@bufbuild/protobuf/wkt";
-import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
+
+import type { WorkError } from "./gen/waggle/v1/dispatch_service_pb.js";
+import { ErrorReason } from "./gen/waggle/v1/error_reason_pb.js";
 
 /**
  * Why a handler must stop; it is the `reason` of its signal.
@@ -56,6 +59,18 @@ export function errorReason(error: unknown): string {
 export function retryDelay(error: unknown): number {
   const delay = detail(error, "google.rpc.RetryInfo").get(1);
   return delay ? Math.min(Math.max(durationMs(fromBinary(DurationSchema, delay)), 0), 60_000) : 0;
+}
+
+/** The error of a request on a stream, as a plain call has it. */
+export function errorOf({ code, message, reason, retryAfter }: WorkError): ConnectError {
+  const error = new ConnectError(message, code);
+  const add = (type: string, fields: BinaryWriter) => error.details.push({ type, value: fields.finish() });
+  const name = ErrorReason[reason];
+  if (reason !== ErrorReason.UNSPECIFIED && name !== undefined) {
+    add("google.rpc.ErrorInfo", new BinaryWriter().tag(1, 2).string(name).tag(2, 2).string("waggle"));
+  }
+  if (retryAfter) add("google.rpc.RetryInfo", new BinaryWriter().tag(1, 2).bytes(toBinary(DurationSchema, retryAfter)));
+  return error;
 }
 
 export const codeOf = (error: unknown): Code => (error instanceof ConnectError ? error.code : Code.Unknown);

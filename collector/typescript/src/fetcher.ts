@@ -6,7 +6,7 @@ import { Code } from "@connectrpc/connect";
 
 import { codeOf, endsAll, isRefused, retryDelay } from "./errors.js";
 import {
-  EmptyReason, FetchTaskRequestSchema, type FetchTaskRequest, type FetchTaskResponse,
+  EmptyReason, FetchTaskRequestSchema, type FetchTaskRequest, type FetchTaskResponse, type ReportResult,
 } from "./gen/waggle/v1/dispatch_service_pb.js";
 import type { Dispatcher } from "./connection.js";
 import { durationFromMs } from "./outcome.js";
@@ -22,7 +22,11 @@ interface Answer {
   readonly dispatcher: Dispatcher;
   readonly response: FetchTaskResponse;
   readonly sent: number;
+  /** The dispatcher was to wait for tasks. */
+  readonly waits: boolean;
 }
+
+type Settle = (results: ReportResult[]) => void;
 
 /** Fetches what can be started at once, one call at a time. A fetch carries the reports that wait. */
 export class Fetcher {
@@ -54,10 +58,7 @@ export class Fetcher {
     const { run } = this;
     let drains = false; // by the last answer
     for (let free = await this.#free(); free > 0; free = await this.#free()) {
-      const reports = run.reports.take(true);
-      // What is to be answered soon does not wait for tasks. With nothing to do, the next fetch does.
-      const waits = run.config.slots === 1 || reports.length === 0;
-      const answer = await this.#fetch(this.#next(free, waits), reports);
+      const answer = await this.#fetch(free, run.reports.take(true));
       if (!answer) break;
       run.start(answer.response, answer.sent);
       const { leasedTasks, emptyReason, retryAfter } = answer.response;
@@ -70,8 +71,11 @@ export class Fetcher {
       }
       const drained = drains;
       drains = emptyReason === EmptyReason.DISPATCHER_DRAINING;
-      if (drains) answer.dispatcher.leave();
-      if ((drains && !drained) || !waits || emptyReason === EmptyReason.TOKEN_USED) continue;
+      if (drains) {
+        answer.dispatcher.leave();
+        if (run.heartbeat.stream?.dispatcher === answer.dispatcher) run.heartbeat.stream.replace();
+      }
+      if ((drains && !drained) || !answer.waits || emptyReason === EmptyReason.TOKEN_USED) continue;
       this.carries = false;
       const pause = asked || (now() - answer.sent < emptyWait / 2 ? emptyWait : 0);
       await sleep(pause && pause + Math.random() * (pause / 10), run.fetching.signal);
@@ -93,35 +97,27 @@ export class Fetcher {
     return 0;
   }
 
-  /** The next request. It is one object for all fetches: to make one costs as much as to send it. */
-  #next(free: number, waits: boolean): FetchTaskRequest {
-    const { waitMs } = this.run.config;
-    this.carries = !waits;
-    // A little less than the wait that was asked for: collectors that started together do not poll together for ever.
-    this.#request.wait = durationFromMs(waits ? Math.round(waitMs - jitter(waitMs / 5)) : 0);
-    this.#request.clientToken = randomUUID();
-    this.#request.maxTasks = free;
-    return this.#request;
-  }
-
   /**
    * Makes one fetch: repeats the call with the same client token until it is answered. Undefined when fetching has ended; then what
    * the call may have been granted is given back.
    */
-  async #fetch(request: FetchTaskRequest, reports: Report[]): Promise<Answer | undefined> {
+  async #fetch(free: number, reports: Report[]): Promise<Answer | undefined> {
     const { run } = this;
     const { signal } = run.fetching;
-    const timeoutMs = durationMs(request.wait!) + slack;
+    const request = this.#request;
+    request.clientToken = randomUUID();
+    request.maxTasks = free;
+    this.carries = !run.heartbeat.stream && !this.#waits(reports);
+    const settle = (results: ReportResult[]) => {
+      if (reports.length > 0) run.reports.settle(reports, results);
+      reports = request.reports = [];
+    };
     const backoff = new Backoff();
-    for (;;) {
+    for (let repeated = false; ; repeated = true) {
       try {
         request.reports = reports.map((one) => one.message);
-        const sent = now();
-        const answer = await run.dispatchers.call(signal, async (dispatcher) => ({
-          dispatcher, sent, response: await dispatcher.client.fetchTask(request, { signal, timeoutMs }),
-        }));
+        const answer = (await this.#overStream(request, repeated, settle)) ?? (await this.#plain(request, this.#waits(reports), settle));
         run.answered("FetchTask");
-        if (reports.length > 0) run.reports.settle(reports, answer.response.reportResults);
         return answer;
       } catch (error) {
         if (!signal.aborted) {
@@ -146,15 +142,56 @@ export class Fetcher {
     }
   }
 
-  /** Asks once, without waiting, what an interrupted fetch was granted, and gives that back. Without an answer it expires. */
+  /** Whether a plain fetch may wait for tasks: what is to be answered soon does not. With nothing to do, the next fetch does. */
+  #waits(reports: Report[]): boolean {
+    return this.run.config.slots === 1 || reports.length === 0;
+  }
+
+  /**
+   * A fetch over the stream, which knows the collector. It waits for as long as the stream lasts; a repeated one shows soon that the
+   * trouble is over. Undefined: there is no stream, or it ended first.
+   */
+  async #overStream(request: FetchTaskRequest, repeated: boolean, settle: Settle): Promise<Answer | undefined> {
+    const { run } = this;
+    const { stream } = run.heartbeat;
+    if (!stream) return undefined;
+    const { waitMs } = run.config;
+    const credit = { ...request, collectorId: "", session: "", labels: {} };
+    if (repeated) credit.wait = durationFromMs(waitMs);
+    const sent = now();
+    const response = await stream.call("fetch", credit, {
+      signal: run.fetching.signal, timeoutMs: repeated ? waitMs + slack : undefined, settle,
+    });
+    return response && { dispatcher: stream.dispatcher, response, sent, waits: true };
+  }
+
+  async #plain(request: FetchTaskRequest, waits: boolean, settle: Settle): Promise<Answer> {
+    const { run } = this;
+    const { signal } = run.fetching;
+    const { waitMs } = run.config;
+    // A little less than the wait that was asked for: collectors that started together do not poll together for ever.
+    const wait = waits ? Math.round(waitMs - jitter(waitMs / 5)) : 0;
+    const sent = now();
+    const answer = await run.dispatchers.call(signal, async (dispatcher) => ({
+      dispatcher, sent, waits,
+      response: await dispatcher.client.fetchTask({ ...request, wait: durationFromMs(wait) }, { signal, timeoutMs: wait + slack }),
+    }));
+    settle(answer.response.reportResults);
+    return answer;
+  }
+
+  /**
+   * Asks once, without waiting, what an interrupted fetch was granted, and gives that back: over the stream it takes the place of the
+   * fetch that waits. Without an answer it expires.
+   */
   async #giveBack(request: FetchTaskRequest): Promise<void> {
     const { run } = this;
     if (run.error !== undefined) return;
-    const { signal } = run.calling;
+    const options = { signal: run.calling.signal, timeoutMs: settleTimeout };
     const last = { ...request, wait: durationFromMs(0), maxTasks: 1, reports: [] };
     try {
       const sent = now();
-      run.start(await run.dispatchers.call(signal, ({ client }) => client.fetchTask(last, { signal, timeoutMs: settleTimeout })), sent);
+      run.start(await run.call("fetch", last, options, ({ client }) => client.fetchTask(last, options)), sent);
     } catch {
       // they expire
     }

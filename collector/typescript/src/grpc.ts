@@ -1,9 +1,13 @@
-import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import { constants, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
 
 import { create, fromBinary, isMessage, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { Http2SessionManager } from "@connectrpc/connect-node";
 import { findTrailerError, validateResponse } from "@connectrpc/connect/protocol-grpc";
+
+import {
+  DispatchService, WorkRequestSchema, WorkResponseSchema, type WorkRequest, type WorkResponse,
+} from "./gen/waggle/v1/dispatch_service_pb.js";
 
 /** A reply holds at most 3 MiB of tasks, and the results of carried reports. */
 export const readMaxBytes = 16 << 20;
@@ -14,12 +18,12 @@ export const readMaxBytes = 16 << 20;
  */
 export function unaryGrpc(session: Http2SessionManager, headers: () => Record<string, string>): Transport["unary"] {
   return async (method, signal, timeoutMs, header, input) => {
-    const request: OutgoingHttpHeaders = { ...headers(), "content-type": "application/grpc+proto", te: "trailers" };
+    const request = grpcHeaders(headers);
     if (header) for (const [name, value] of new Headers(header)) request[name] = value;
     if (timeoutMs !== undefined && timeoutMs > 0) request["grpc-timeout"] = `${Math.ceil(timeoutMs)}m`;
     const message = isMessage(input, method.input) ? input : create(method.input, input);
-    const call = new Call(session, signal, timeoutMs);
-    const reply = await call.send(`/${method.parent.typeName}/${method.name}`, request, envelope(toBinary(method.input, message)));
+    const call = new Call(session, `/${method.parent.typeName}/${method.name}`, request);
+    const reply = await exchange(call, toBinary(method.input, message), signal, timeoutMs);
     return {
       stream: false, service: method.parent, method, message: fromBinary(method.output, reply),
       get header() {
@@ -30,6 +34,58 @@ export function unaryGrpc(session: Http2SessionManager, headers: () => Record<st
       },
     };
   };
+}
+
+/** A Work stream, as gRPC sends it. */
+export interface WorkCall {
+  send(request: WorkRequest): void;
+  /** Ends this side. The dispatcher answers what was sent. */
+  finish(): void;
+  /** Ends both sides by an error. */
+  giveUp(error: ConnectError): void;
+}
+
+/** Opens a Work stream. `ended` is called once, without an error if the dispatcher ended the stream by plan. */
+export type OpenWork = (received: (response: WorkResponse) => void, ended: (error?: ConnectError) => void) => WorkCall;
+
+/** Work streams on an HTTP/2 connection, like unaryGrpc without asynchronous iterators. */
+export function workGrpc(session: Http2SessionManager, headers: () => Record<string, string>): OpenWork {
+  return (received, ended) => {
+    const { parent, name } = DispatchService.method.work;
+    const call = new Call(session, `/${parent.typeName}/${name}`, grpcHeaders(headers));
+    call.onMessage = (message) => received(fromBinary(WorkResponseSchema, message));
+    call.onEnd = ended;
+    return {
+      send: (request) => call.send(toBinary(WorkRequestSchema, request)),
+      finish: () => call.finish(),
+      giveUp: (error) => call.giveUp(error),
+    };
+  };
+}
+
+const grpcHeaders = (headers: () => Record<string, string>): OutgoingHttpHeaders => (
+  { ...headers(), "content-type": "application/grpc+proto", te: "trailers" });
+
+/** Sends the one message of a call, and returns the one of its reply. */
+function exchange(call: Call, request: Uint8Array, signal: AbortSignal | undefined, timeoutMs: number | undefined): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const replies: Uint8Array[] = [];
+    const canceled = () => call.giveUp(new ConnectError("the call was canceled", Code.Canceled));
+    const timer = timeoutMs !== undefined && timeoutMs > 0
+      ? setTimeout(() => call.giveUp(new ConnectError(`no answer in ${timeoutMs} ms`, Code.DeadlineExceeded)), Math.min(timeoutMs, 2 ** 31 - 1))
+      : undefined;
+    call.onMessage = (message) => replies.push(message);
+    call.onEnd = (error) => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", canceled);
+      if (error) reject(error);
+      else if (replies.length === 1) resolve(replies[0]!);
+      else reject(new ConnectError(`the reply has ${replies.length} messages, want 1`, Code.Internal));
+    };
+    if (signal?.aborted) return canceled();
+    signal?.addEventListener("abort", canceled);
+    call.finish(request);
+  });
 }
 
 /** A message as gRPC sends it: a byte that says it is not packed, and its length. */
@@ -50,85 +106,120 @@ function webHeaders(headers: IncomingHttpHeaders): Headers {
   return found;
 }
 
-/** One request and its response. It ends once, with what came first: the response, an error, the signal or the deadline. */
+/** One request and its response, with any number of messages. It ends once, with what came first: its status, an error, or giveUp. */
 class Call {
   header: IncomingHttpHeaders = {};
   trailer: IncomingHttpHeaders = {};
+  onMessage: (message: Uint8Array) => void = () => {};
+  onEnd: (error?: ConnectError) => void = () => {};
+
+  #stream: ClientHttp2Stream | undefined;
+  #writes: ((stream: ClientHttp2Stream) => void)[] = []; // for the stream that opens
+  #done = false;
+  #chunks: Buffer[] = []; // of messages that have not arrived as a whole
+  #size = 0;
+  #wanted = 5; // bytes until there is more to know
 
   constructor(
     private readonly session: Http2SessionManager,
-    private readonly signal: AbortSignal | undefined,
-    private readonly timeoutMs: number | undefined,
-  ) {}
+    path: string,
+    headers: OutgoingHttpHeaders,
+  ) {
+    session.request("POST", path, headers, {}).then(
+      (stream) => this.#open(stream), (error: unknown) => this.#end(ConnectError.from(error, Code.Unavailable)));
+  }
 
-  send(path: string, headers: OutgoingHttpHeaders, body: Buffer): Promise<Uint8Array> {
-    return new Promise((resolve, reject) => {
-      const { session, signal } = this;
-      let done = false;
-      let close = () => {}; // resets the stream, once there is one
-      const end = () => {
-        done = true;
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", canceled);
-      };
-      const fail = (error: ConnectError) => {
-        if (done) return;
-        end();
-        close();
-        reject(error);
-      };
-      const canceled = () => fail(new ConnectError("the call was canceled", Code.Canceled));
-      const timer = this.timeoutMs !== undefined && this.timeoutMs > 0
-        ? setTimeout(() => fail(new ConnectError(`no answer in ${this.timeoutMs} ms`, Code.DeadlineExceeded)), Math.min(this.timeoutMs, 2 ** 31 - 1))
-        : undefined;
-      if (signal?.aborted) return canceled();
-      signal?.addEventListener("abort", canceled);
+  send(message: Uint8Array): void {
+    this.#write((stream) => stream.write(envelope(message)));
+  }
 
-      session.request("POST", path, headers, {}).then((stream) => {
-        close = () => stream.close(constants.NGHTTP2_CANCEL);
-        if (done) return close();
-        const chunks: Buffer[] = [];
-        let size = 0;
-        stream.on("response", (received) => {
-          this.header = received;
-        });
-        stream.on("trailers", (received) => {
-          this.trailer = received;
-        });
-        stream.on("data", (chunk: Buffer) => {
-          session.notifyResponseByteRead(stream);
-          chunks.push(chunk);
-          size += chunk.length;
-          if (size > readMaxBytes + 5) fail(new ConnectError(`the reply is larger than ${readMaxBytes} bytes`, Code.ResourceExhausted));
-        });
-        stream.on("error", (error) => fail(new ConnectError(error.message, Code.Unavailable, undefined, undefined, error)));
-        stream.on("close", () => {
-          if (done) return;
-          try {
-            const reply = this.reply(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks));
-            end();
-            resolve(reply);
-          } catch (error) {
-            fail(ConnectError.from(error));
-          }
-        });
-        stream.end(body);
-      }, (error: unknown) => fail(ConnectError.from(error, Code.Unavailable)));
+  /** Ends this side, after a last message if there is one. */
+  finish(message?: Uint8Array): void {
+    this.#write((stream) => (message ? stream.end(envelope(message)) : stream.end()));
+  }
+
+  giveUp(error: ConnectError): void {
+    this.#stream?.close(constants.NGHTTP2_CANCEL);
+    this.#end(error);
+  }
+
+  #write(write: (stream: ClientHttp2Stream) => void): void {
+    if (this.#done) return;
+    if (this.#stream) write(this.#stream);
+    else this.#writes.push(write);
+  }
+
+  #open(stream: ClientHttp2Stream): void {
+    this.#stream = stream;
+    stream.on("error", (error) => this.#end(new ConnectError(error.message, Code.Unavailable, undefined, undefined, error)));
+    if (this.#done) return stream.close(constants.NGHTTP2_CANCEL);
+    stream.on("response", (received) => {
+      this.header = received;
     });
+    stream.on("trailers", (received) => {
+      this.trailer = received;
+    });
+    stream.on("data", (chunk: Buffer) => {
+      this.session.notifyResponseByteRead(stream);
+      this.#receive(chunk);
+    });
+    stream.on("end", () => {
+      if (!stream.writableEnded) stream.close(); // the dispatcher reads no more
+    });
+    stream.on("close", () => this.#end(this.#error()));
+    for (const write of this.#writes) write(stream);
   }
 
-  /** The message of the response. */
-  private reply(body: Buffer): Uint8Array {
-    const status = this.trailer["grpc-status"] ?? this.header["grpc-status"];
-    if (status !== "0") {
-      if (this.header[":status"] === undefined) throw new ConnectError("the connection was lost", Code.Unavailable);
-      validateResponse(Number(this.header[":status"]), webHeaders(this.header));
-      throw findTrailerError(webHeaders(this.trailer)) ?? findTrailerError(webHeaders(this.header)) ??
-        new ConnectError("the connection was lost", Code.Unavailable);
-    }
-    if (body.length < 5 || body[0] !== 0 || body.readUInt32BE(1) !== body.length - 5) {
-      throw new ConnectError("the reply is not one unpacked message", Code.Internal);
-    }
-    return body.subarray(5);
+  #end(error: ConnectError | undefined): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.onEnd(error);
   }
+
+  /** Passes on the messages that have arrived as a whole. */
+  #receive(chunk: Buffer): void {
+    if (!this.header["content-type"]?.startsWith("application/grpc")) return; // a page of a proxy; its HTTP status is the error
+    this.#chunks.push(chunk);
+    this.#size += chunk.length;
+    if (this.#size < this.#wanted || this.#done) return;
+    let bytes = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks);
+    try {
+      for (this.#wanted = 5; bytes.length >= this.#wanted; ) {
+        const end = 5 + lengthOf(bytes);
+        if (bytes.length >= end) {
+          this.onMessage(bytes.subarray(5, end));
+          bytes = bytes.subarray(end);
+        } else {
+          this.#wanted = end;
+        }
+      }
+    } catch (error) {
+      return this.giveUp(ConnectError.from(error, Code.Internal));
+    }
+    this.#chunks = bytes.length > 0 ? [bytes] : [];
+    this.#size = bytes.length;
+  }
+
+  /** The error of a response that is over; undefined: it has none. */
+  #error(): ConnectError | undefined {
+    const lost = () => new ConnectError("the connection was lost", Code.Unavailable);
+    if ((this.trailer["grpc-status"] ?? this.header["grpc-status"]) === "0") {
+      return this.#size === 0 ? undefined : new ConnectError("the reply ends within a message", Code.Internal);
+    }
+    if (this.header[":status"] === undefined) return lost();
+    try {
+      validateResponse(Number(this.header[":status"]), webHeaders(this.header));
+      return findTrailerError(webHeaders(this.trailer)) ?? findTrailerError(webHeaders(this.header)) ?? lost();
+    } catch (error) {
+      return ConnectError.from(error);
+    }
+  }
+}
+
+/** The length of the message that begins here. */
+function lengthOf(bytes: Buffer): number {
+  if (bytes[0] !== 0) throw new ConnectError("the reply is packed", Code.Internal);
+  const length = bytes.readUInt32BE(1);
+  if (length > readMaxBytes) throw new ConnectError(`the reply is larger than ${readMaxBytes} bytes`, Code.ResourceExhausted);
+  return length;
 }

@@ -1,16 +1,15 @@
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-import type { Dispatcher } from "./connection.js";
 import { codeOf, endsAll, isRefused, retryDelay } from "./errors.js";
 import {
-  CancelReason, HeartbeatRequestSchema, LostReason,
-  type HeartbeatRequest, type HeartbeatResponse, type LeaseBeat, type LeaseStatus,
+  CancelReason, HeartbeatRequestSchema, LostReason, type HeartbeatRequest, type LeaseBeat, type LeaseStatus,
 } from "./gen/waggle/v1/dispatch_service_pb.js";
 import type { Lease } from "./lease.js";
 import type { Run } from "./run.js";
-import { afterSilence, Backoff, now, Wake } from "./wait.js";
+import { WorkStream } from "./stream.js";
+import { Backoff, now, Wake } from "./wait.js";
 
 const idleInterval = 15_000;
 const leastInterval = 100;
@@ -28,17 +27,27 @@ interface Part {
   bytes: number;
 }
 
-/** Keeps leases alive, and acts on what dispatchers push. Beats go over a stream; while there is none, or it does not answer, by RenewLease. */
+/**
+ * Keeps leases alive, and acts on what dispatchers push. Beats go over the stream that all calls share; while there is none, or it does
+ * not answer, by RenewLease.
+ */
 export class Heartbeat {
   readonly #wake = new Wake();
-  #stream: BeatStream | undefined;
+  #stream: WorkStream | undefined;
   #last = 0; // when the last beat was sent
   #due = 0;
   #asked = 0; // the interval that the dispatcher wants; 0: none
-  #reopen = 0; // when to open a stream again
+  #reopen = 0; // when to open a stream
   readonly #breaks = new Backoff();
 
-  constructor(private readonly run: Run) {}
+  constructor(private readonly run: Run) {
+    if (run.config.transport === "connect-json") this.#reopen = Infinity; // it has no streams in both directions
+  }
+
+  /** The stream for calls, if there is one. */
+  get stream(): WorkStream | undefined {
+    return this.#stream?.takesCalls ? this.#stream : undefined;
+  }
 
   beatNow(): void {
     this.#due = 0;
@@ -70,7 +79,7 @@ export class Heartbeat {
       try {
         await this.#beat();
         backoff.reset();
-        this.#due = Math.min(this.#due, this.#last + this.#interval());
+        this.#due = Math.min(this.#due, this.#last + this.#interval(), this.#stream ? Infinity : this.#reopen);
       } catch (error) {
         if (run.calling.signal.aborted) break;
         if (endsAll(error)) {
@@ -145,40 +154,51 @@ export class Heartbeat {
   /** One beat over the stream, which is opened first if it is time for one. Undefined: there is none. */
   async #exchange(request: HeartbeatRequest, patience: number): Promise<LeaseStatus | undefined> {
     const { run } = this;
-    if (!this.#stream && (run.config.transport === "connect-json" || now() < this.#reopen)) return undefined;
-    const stream = (this.#stream ??= new BeatStream(run.dispatchers.pick(), run.calling.signal,
-      (message) => this.#act(message.status, message.reconnect), () => this.#wake.set()));
+    const { signal } = run.calling;
+    if (this.#stream?.over) this.#dropStream();
+    if (!this.#stream && now() < this.#reopen) return undefined;
+    const stream = (this.#stream ??= new WorkStream(run.dispatchers.pick(), ({ status }) => this.#act(status), () => this.#wake.set()));
     try {
-      const status = await stream.exchange(request, patience);
-      this.#breaks.reset();
-      return status;
+      const answer = await stream.call("heartbeat", request, { signal, timeoutMs: patience });
+      if (answer) {
+        stream.dispatcher.answered();
+        return answer.status;
+      }
     } catch (error) {
-      if (endsAll(error) || isRefused(error) || run.calling.signal.aborted) throw error;
-      stream.error ??= error;
-      this.#dropStream();
-      return undefined;
+      if (signal.aborted) throw error;
+      stream.close(ConnectError.from(error)); // it does not answer
     }
+    this.#dropStream();
+    if (endsAll(stream.error)) throw stream.error;
+    return undefined;
   }
 
-  /** Ends a stream that is over. Cancels and holds are pushed on streams only, so the next one comes soon. */
+  /**
+   * Ends a stream that is over; beats and calls are plain meanwhile. Cancels and holds are pushed on streams only, so the next one comes
+   * soon, unless this one was short.
+   */
   #dropStream(): void {
     const { run } = this;
     const stream = this.#stream!;
     this.#stream = undefined;
-    const { error } = stream;
-    stream.close();
-    const pause = this.#breaks.next(retryDelay(error));
-    this.#reopen = now() + pause;
+    const { dispatcher, error } = stream;
+    if (error) {
+      run.dispatchers.failed(dispatcher, error);
+    } else {
+      dispatcher.leave(); // it stops
+      stream.leave();
+    }
+    if (now() - stream.opened > this.#interval()) this.#breaks.reset();
+    // A dispatcher, or a proxy before it, may have no streams: that changes only when it is replaced.
+    const asked = codeOf(error) === Code.Unimplemented ? idleInterval : retryDelay(error);
+    this.#reopen = now() + this.#breaks.next(asked);
     this.#due = Math.min(this.#due, this.#reopen);
-    if (error === undefined) stream.dispatcher.leave(); // it stops
-    else run.dispatchers.failed(stream.dispatcher, error);
-    if (endsAll(error) || isRefused(error)) run.end(error);
+    if (endsAll(error)) run.end(error);
   }
 
   /** Acts on the answer to a beat, or on a message that was pushed. */
-  #act(status: LeaseStatus | undefined, reconnect = false): void {
+  #act(status: LeaseStatus | undefined): void {
     const { run } = this;
-    if (reconnect) this.#wake.set();
     if (!status) return;
     for (const { leaseToken, taskId, reason } of status.lost) {
       const lease = run.leases.get(leaseToken);
@@ -208,73 +228,5 @@ function renewed(status: LeaseStatus, part: Part, sent: number): void {
     if (duration <= 0) continue; // the store did not answer: its deadline stands, its cursor goes again
     lease.renew(sent, duration);
     part.taken[i]!();
-  }
-}
-
-/** One Heartbeat stream. */
-class BeatStream {
-  /** It has ended, or its dispatcher wants it replaced. */
-  over = false;
-  /** Why it ended; undefined: by plan. */
-  error: unknown;
-
-  readonly #ended = new AbortController();
-  readonly #requests: HeartbeatRequest[] = [];
-  readonly #send = new Wake();
-  #answer: { resolve: (status: LeaseStatus) => void; reject: (error: unknown) => void } | undefined;
-
-  constructor(
-    readonly dispatcher: Dispatcher,
-    outer: AbortSignal,
-    private readonly onMessage: (message: HeartbeatResponse) => void,
-    private readonly onOver: () => void,
-  ) {
-    const { signal } = this.#ended;
-    outer.addEventListener("abort", () => this.close(), { signal });
-    void this.#read(dispatcher.client.heartbeat(this.#outgoing(), { signal }));
-  }
-
-  /** Sends a beat, and waits for its answer. */
-  exchange(request: HeartbeatRequest, patience: number): Promise<LeaseStatus> {
-    return new Promise<LeaseStatus>((resolve, reject) => {
-      const stop = afterSilence(patience, () => end(reject)(new ConnectError("no answer to a heartbeat in time", Code.DeadlineExceeded)));
-      const end = <T>(then: (value: T) => void) => (value: T) => {
-        stop();
-        this.#answer = undefined;
-        then(value);
-      };
-      if (this.over) return end(reject)(this.error ?? new ConnectError("the stream has ended", Code.Unavailable));
-      this.#answer = { resolve: end(resolve), reject: end(reject) };
-      this.#requests.push(request);
-      this.#send.set();
-    });
-  }
-
-  close(): void {
-    this.over = true;
-    this.#ended.abort();
-    this.#send.set();
-  }
-
-  async *#outgoing(): AsyncGenerator<MessageInitShape<typeof HeartbeatRequestSchema>> {
-    while (!this.#ended.signal.aborted) {
-      for (let next = this.#requests.shift(); next; next = this.#requests.shift()) yield next;
-      await this.#send.wait();
-    }
-  }
-
-  async #read(responses: AsyncIterable<HeartbeatResponse>): Promise<void> {
-    try {
-      for await (const message of responses) {
-        this.over ||= message.reconnect;
-        this.onMessage(message);
-        if (message.status?.nextHeartbeat) this.#answer?.resolve(message.status); // the others are pushed
-      }
-    } catch (error) {
-      this.error = error;
-    }
-    this.over = true;
-    this.#answer?.reject(this.error ?? new ConnectError("the stream has ended", Code.Unavailable));
-    this.onOver();
   }
 }

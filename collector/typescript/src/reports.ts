@@ -161,9 +161,9 @@ export class Reports {
 
   async #send(batch: Report[]): Promise<void> {
     const { run } = this;
-    const { signal } = run.calling;
+    const options = { signal: run.calling.signal, timeoutMs: callTimeout };
     const request = { collectorId: run.config.id, session: run.session, reports: batch.map((one) => one.message) };
-    const response = await run.dispatchers.call(signal, ({ client }) => client.reportTask(request, { signal, timeoutMs: callTimeout }));
+    const response = await run.call("report", request, options, ({ client }) => client.reportTask(request, options));
     run.answered("ReportTask");
     this.settle(batch, response.results);
   }

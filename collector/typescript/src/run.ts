@@ -6,7 +6,7 @@ import { durationMs } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 
 import type { Settings } from "./config.js";
-import { Dispatchers } from "./connection.js";
+import { Dispatchers, type Dispatcher } from "./connection.js";
 import { codeOf, endsAll, retryDelay } from "./errors.js";
 import { Fetcher } from "./fetcher.js";
 import { CollectorInfoSchema, type CollectorInfo } from "./gen/waggle/v1/collector_pb.js";
@@ -16,6 +16,7 @@ import { Heartbeat } from "./heartbeat.js";
 import { Lease, stuckAfter } from "./lease.js";
 import { failed, released, shorten, takeBatches, text, thrown } from "./outcome.js";
 import { callTimeout, Reports } from "./reports.js";
+import type { Answers, CallOptions, Request } from "./stream.js";
 import { Backoff, sleep } from "./wait.js";
 
 const flushTimeout = 10_000; // for the last reports
@@ -46,7 +47,7 @@ export class Run {
   readonly session = randomUUID();
   readonly dispatchers: Dispatchers;
   readonly reports = new Reports(this);
-  readonly heartbeat = new Heartbeat(this);
+  readonly heartbeat: Heartbeat;
   readonly fetcher: Fetcher;
   readonly fetching = new AbortController();
   readonly calling = new AbortController();
@@ -70,6 +71,7 @@ export class Run {
     private readonly handler: Handler,
   ) {
     this.dispatchers = new Dispatchers(config);
+    this.heartbeat = new Heartbeat(this);
     this.fetcher = new Fetcher(this);
   }
 
@@ -128,6 +130,13 @@ export class Run {
     await sleep(flushTimeout, flushed.signal);
     if (stuck > 0) this.error ??= new Error(`${stuck} handlers did not return ${stuckAfter} ms after their signals aborted; their leases run out`);
     else if (!flushed.signal.aborted) this.error ??= new Error(`reports were not answered in ${flushTimeout} ms; their leases run out`);
+  }
+
+  /** Makes a call over the stream. If there is none, or it ends first, `plain` makes it. */
+  async call<K extends keyof Answers>(
+    kind: K, request: Request<K>, options: CallOptions, plain: (dispatcher: Dispatcher) => Promise<Answers[K]>,
+  ): Promise<Answers[K]> {
+    return (await this.heartbeat.stream?.call(kind, request, options)) ?? this.dispatchers.call(options.signal, plain);
   }
 
   async #goodbye(): Promise<void> {
@@ -229,7 +238,8 @@ export class Run {
       const backoff = new Backoff();
       for (;;) {
         try {
-          await this.dispatchers.call(signal, ({ client }) => client.submitDiscovered(request, { signal, timeoutMs: callTimeout }));
+          const options = { signal, timeoutMs: callTimeout };
+          await this.call("discovered", request, options, ({ client }) => client.submitDiscovered(request, options));
           this.answered("SubmitDiscovered");
           break;
         } catch (error) {
