@@ -255,8 +255,9 @@ bench: build ## Measure a build, A=bin/waggle, or compare it with B=PATH: ROUNDS
 		$(if $(STORE),-store $(STORE)) $(if $(WORKLOAD),-workload $(WORKLOAD))
 
 .PHONY: bench-peers
-bench-peers: build ## Compare the command with asynq and BullMQ: ROUNDS=5 turns each
-	cd deploy/bench && npm install --no-save --prefix peers/bullmq && go run ./peers -rounds $(or $(ROUNDS),5)
+bench-peers: build ## Compare the command with other queues: ROUNDS=5 turns each, PEERS=nats,river (all that are installed), STORES=file,memory,redis
+	cd deploy/bench && $(if $(findstring bullmq,$(or $(PEERS),bullmq)),npm install --no-save --prefix peers/bullmq && )go run ./peers \
+		-rounds $(or $(ROUNDS),5) $(if $(PEERS),-peers $(PEERS)) $(if $(STORES),-stores $(STORES))
 
 .PHONY: bench-typescript
 bench-typescript: build typescript ## Compare the TypeScript package with BullMQ's worker, both with one task at a time: ROUNDS=5 turns each

@@ -38,11 +38,14 @@ func workloads() []workload {
 		{"sources", 60_000, false, works(sources)},
 		{"single", 20_000, false, works(queues.OneACall(false))},
 		{"carried", 20_000, false, works(queues.OneACall(true))},
+		{"streamed", 20_000, false, works(queues.OneACall(true).OnStreams(32))},
 		{"narrowed", 20_000, false, works(queues.OfOneSource())},
 		{"alone", 20_000, false, works(alone)},
 		{"alone-queues", 20_000, false, works(aloneQueues)},
 		{"alone-paced", 5_000, false, works(paced)},
 		{"wake", 500, false, wakeUps},
+		{"burst", 1000, false, burst},
+		{"requeue", 10_000, false, requeue},
 		{"leases", 100_000, false, leases},
 		{"calls", 20_000, false, calls},
 		{"claims", 1_000_000, true, claims},
@@ -137,6 +140,41 @@ func wakeUps(ctx context.Context, cfg load.Config, tasks int) (figures []figure,
 		}
 		figures = times("submit to fetch", lags)
 		return l.CheckDone(ctx)
+	})
+	return figures, err
+}
+
+// burst submits as many tasks at once as fetches wait, ten times.
+func burst(ctx context.Context, cfg load.Config, tasks int) (figures []figure, err error) {
+	w := load.Workload{Queues: tasks, Sources: 1, InFlight: 1, Batch: 1, Collectors: tasks, PerConn: 100}
+	err = load.Run(ctx, cfg, w, func(_ *load.Node, l *load.Load) error {
+		var lags []time.Duration
+		for range 10 {
+			more, err := l.Burst(ctx)
+			if err != nil {
+				return err
+			}
+			lags = append(lags, more...)
+		}
+		figures = times("submit to fetch", lags)
+		return l.CheckDone(ctx)
+	})
+	return figures, err
+}
+
+// requeue lets leases of 5 s run out that were granted as fast as possible.
+func requeue(ctx context.Context, cfg load.Config, tasks int) (figures []figure, err error) {
+	w := load.Workload{Queues: tasks, Sources: 1, InFlight: 1, Batch: 100, Collectors: 16}
+	err = load.Run(ctx, cfg, w, func(_ *load.Node, l *load.Load) error {
+		if _, err := l.Submit(ctx, tasks, 1000); err != nil {
+			return err
+		}
+		lags, err := l.Requeue(ctx, tasks, 5*time.Second)
+		if err != nil {
+			return err
+		}
+		figures = times("deadline to fetch", lags)
+		return nil
 	})
 	return figures, err
 }

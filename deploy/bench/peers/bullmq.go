@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -12,13 +13,24 @@ import (
 	"github.com/waggle-crawl/waggle/deploy/bench/internal/load"
 )
 
-// bullmq is BullMQ in a node process (bullmq/bench.js): one queue, 16 calls at once that add jobs, removeOnComplete. Its
-// workers take one job after the other. The last choice has Waggle's collectors and batch.
-func bullmq(o *options, name string, batch, collectors int) *system {
-	s := &system{name: name}
+// bullmqs is BullMQ in a node process (bullmq/bench.js): one queue, 16 calls at once that add jobs, removeOnComplete. Its
+// workers take one job after the other.
+func bullmqs(_ context.Context, o *options) ([]*system, error) {
+	if err := installed("node", "redis-server"); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(o.bullmq, "node_modules")); err != nil {
+		return nil, fmt.Errorf("npm install has not run: %w", err)
+	}
+	return []*system{bullmq(o, o.batch, o.collectors), bullmq(o, 1, o.alone)}, nil
+}
+
+// bullmq has a last choice with Waggle's collectors and batch.
+func bullmq(o *options, batch, collectors int) *system {
+	s := &system{name: "BullMQ: " + aCall(batch), answers: inMemory}
 	for _, c := range [][2]int{{1, 100}, {1, 500}, {4, 100}, {collectors, batch}} {
 		s.settings = append(s.settings, setting{
-			text:    fmt.Sprintf("%d workers, concurrency %d, %d jobs a call", c[0], c[1], batch),
+			text:    fmt.Sprintf("%d workers, concurrency %d", c[0], c[1]),
 			measure: func(ctx context.Context) (rate, error) { return runNode(ctx, o, batch, c[0], c[1]) },
 		})
 	}

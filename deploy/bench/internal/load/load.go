@@ -72,7 +72,8 @@ func Run(ctx context.Context, cfg Config, w Workload, f func(*Node, *Load) error
 // Open connects to the dispatcher of a node and creates the sources and the queue rule of a workload. The caller closes the load.
 func Open(ctx context.Context, n *Node, w Workload) (*Load, error) {
 	l := &Load{node: n, workload: w, session: uuid.NewString(), held: make([][]*pb.TaskReport, w.Collectors)}
-	for range (w.Collectors + collectorsPerConn - 1) / collectorsPerConn {
+	perConn := cmp.Or(w.PerConn, collectorsPerConn)
+	for range (w.Collectors + perConn - 1) / perConn {
 		conn, err := grpc.NewClient(n.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(4*window))
 		if err != nil {
@@ -206,6 +207,9 @@ func (l *Load) collect(ctx context.Context, c int, hold bool) error {
 	var sources []string
 	if l.workload.Narrowed {
 		sources = []string{sourceID(c)}
+	}
+	if l.workload.Streamed && !hold {
+		return l.stream(ctx, c, lease, sources)
 	}
 	var carried []*pb.TaskReport
 	for n := l.reserve(c, l.workload.Batch); n > 0; n = l.reserve(c, l.workload.Batch) {

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/process"
 )
 
 // Config is how a Node is started.
@@ -33,8 +36,8 @@ type Node struct {
 	RedisSocket string
 
 	dir, store string // store is the URL for the dispatcher
-	redis      []*process
-	dispatcher *process
+	redis      []*process.Process
+	dispatcher *process.Process
 }
 
 func (n *Node) startDispatcher(ctx context.Context, cfg Config) (err error) {
@@ -51,12 +54,14 @@ func (n *Node) startDispatcher(ctx context.Context, cfg Config) (err error) {
 	if cfg.Fsync != "" {
 		args = append(args, "--fsync", cfg.Fsync)
 	}
-	n.dispatcher, err = start(ctx, n.dir, cfg.Program, env, args...)
+	cmd := exec.CommandContext(ctx, cfg.Program, args...)
+	cmd.Env = env
+	n.dispatcher, err = process.Start(n.dir, cmd)
 	if err != nil {
 		return err
 	}
-	return n.dispatcher.awaitReady(ctx, func() (err error) {
-		n.Address, err = listening(n.dispatcher.log)
+	return n.dispatcher.AwaitReady(ctx, func() (err error) {
+		n.Address, err = listening(n.dispatcher.Log)
 		return err
 	})
 }
@@ -99,9 +104,9 @@ func (n *Node) Used(f func() error) (CPU, error) {
 }
 
 func (n *Node) cpu() (used CPU, err error) {
-	used.Dispatcher, err = n.dispatcher.cpu()
+	used.Dispatcher, err = n.dispatcher.CPU()
 	for _, p := range n.redis {
-		more, failed := p.cpu()
+		more, failed := p.CPU()
 		used.Redis, err = used.Redis+more, errors.Join(err, failed)
 	}
 	return used, err
@@ -109,9 +114,9 @@ func (n *Node) cpu() (used CPU, err error) {
 
 // Close ends the processes and removes what they wrote.
 func (n *Node) Close() error {
-	n.dispatcher.kill()
+	n.dispatcher.Stop()
 	for _, p := range n.redis {
-		p.kill()
+		p.Stop()
 	}
 	return os.RemoveAll(n.dir)
 }

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/waggle-crawl/waggle/deploy/bench/internal/process"
 )
 
 // RedisSettings are the arguments of every redis-server that is measured, beside its directory, socket and ports.
@@ -62,7 +65,7 @@ func (n *Node) startServer(ctx context.Context, args ...string) error {
 		return fmt.Errorf("make a directory for redis-server: %w", err)
 	}
 	args = append(append(RedisSettings(), "--dir", dir, "--unixsocket", n.socket(i)), args...)
-	p, err := start(ctx, dir, "redis-server", os.Environ(), args...)
+	p, err := process.Start(dir, exec.CommandContext(ctx, "redis-server", args...))
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ func (n *Node) startServer(ctx context.Context, args ...string) error {
 // awaitRedis calls ready until it succeeds.
 func (n *Node) awaitRedis(ctx context.Context, server int, ready func(*redis.Client) error) error {
 	client := n.client(server)
-	return errors.Join(n.redis[server].awaitReady(ctx, func() error { return ready(client) }), client.Close())
+	return errors.Join(n.redis[server].AwaitReady(ctx, func() error { return ready(client) }), client.Close())
 }
 
 // startTCP starts so many redis-servers on loopback, and makes a Cluster of them if they are several.

@@ -21,6 +21,10 @@ type Workload struct {
 	Batch, Collectors int
 	// Carried: reports go along in the next fetch instead of a call of their own.
 	Carried bool
+	// Streamed: each collector has a Work stream, and its reports go along in the next fetch.
+	Streamed bool
+	// PerConn is how many collectors share a connection; 0: 4.
+	PerConn int
 	// Narrowed: each collector fetches from a source of its own. There are as many of both.
 	Narrowed bool
 	// Pause is how long a collector waits after it has reported.
@@ -44,6 +48,12 @@ func Workloads() []Workload {
 // OneACall is the workload with one task a call, by 64 collectors.
 func (w Workload) OneACall(carried bool) Workload {
 	w.Batch, w.Collectors, w.Carried = 1, 64, carried
+	return w
+}
+
+// OnStreams is the workload with a Work stream for each collector, of which so many share a connection.
+func (w Workload) OnStreams(perConn int) Workload {
+	w.Streamed, w.PerConn = true, perConn
 	return w
 }
 

@@ -1,4 +1,4 @@
-package load
+package process
 
 import (
 	"fmt"
@@ -10,7 +10,10 @@ import (
 
 // tie lets the kernel kill the command when this process dies, and keeps the signals of the terminal from it.
 func tie(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 }
 
 // processorTime is what a process has used: utime and stime of /proc/PID/stat, but in nanoseconds instead of ticks. It reads
