@@ -77,7 +77,7 @@ func (g *gather) take(w *work, caller *auth.Caller, req *pb.WorkRequest) bool {
 	var reported []*pb.TaskReport
 	var fetch engine.FetchRequest
 	var err error
-	collector := ""
+	var collector string
 	method := pb.DispatchService_ReportTask_FullMethodName
 	if asked := req.GetFetch(); asked != nil {
 		if !w.known.Load() || asked.GetWait() != nil || len(asked.GetSources()) > 0 {
@@ -161,7 +161,7 @@ func (g *gather) settled(item *gathered, results []engine.ReportResult, err erro
 		return
 	}
 	resp := &pb.ReportTaskResponse{Results: item.reports.Results(results)}
-	_ = item.work.answer(&pb.WorkResponse{Id: item.req.GetId(), Answer: &pb.WorkResponse_Report{Report: resp}}) // else the stream has ended
+	_ = item.work.answer(&pb.WorkResponse{Id: item.req.GetId(), Answer: &pb.WorkResponse_Report{Report: resp}}, item.fetch == nil) // else the stream has ended
 	if item.fetch == nil {
 		item.done()
 		return
@@ -228,7 +228,7 @@ func (g *gather) answer(item *gathered) {
 	m.granted.Add(float64(len(result.Tasks)))
 	m.fetchWait.WithLabelValues(strconv.FormatBool(true)).Observe(result.Waited.Seconds())
 	resp := wire.FetchTaskResponse(result, nil)
-	_ = w.send(outgoing{&pb.WorkResponse{Id: item.req.GetId(), Answer: &pb.WorkResponse_Fetch{Fetch: resp}}, result.GiveBack}) // then it is undone
+	_ = w.handOut(item.req.GetId(), resp, result.GiveBack) // else it is undone
 	item.done()
 }
 
@@ -246,7 +246,6 @@ func (i *gathered) end() {
 // done ends a request that was answered.
 func (i *gathered) done() {
 	i.end()
-	i.work.room.Release(1)
 	i.work.calls.Done()
 }
 

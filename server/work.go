@@ -91,10 +91,12 @@ type work struct {
 	wake    chan struct{}
 }
 
-// outgoing is a response, with what undoes it if it cannot be sent; nil: nothing has to.
+// outgoing is a response.
 type outgoing struct {
 	*pb.WorkResponse
-	undo func()
+	last  bool   // to its request, which then leaves its place to another one
+	undo  func() // undoes it if it cannot be sent; nil: nothing has to be
+	bytes int    // that the client holds until then
 }
 
 // waiting is a fetch that waits on a Work stream.
@@ -232,7 +234,6 @@ func (w *work) identify(req *pb.WorkRequest) {
 // run makes a request as a call. It came then.
 func (w *work) run(caller *auth.Caller, req *pb.WorkRequest, came time.Time) {
 	defer w.calls.Done()
-	defer w.room.Release(1)
 	if err := w.serve(caller, req, came); err != nil {
 		w.end(err)
 	}
@@ -244,33 +245,33 @@ func (w *work) serve(caller *auth.Caller, req *pb.WorkRequest, came time.Time) e
 	case *pb.WorkRequest_Fetch:
 		return w.fetch(caller, req.GetId(), call.Fetch, came)
 	case *pb.WorkRequest_Report:
-		_, err := w.report(w.ctx, caller, req.GetId(), call.Report)
+		_, err := w.report(w.ctx, caller, req.GetId(), call.Report, true)
 		return err
 	case *pb.WorkRequest_Discovered:
 		resp, err := callIn[pb.SubmitDiscoveredResponse](w.ctx, w, caller, pb.DispatchService_SubmitDiscovered_FullMethodName, call.Discovered)
 		if err != nil {
 			return w.fail(req.GetId(), err)
 		}
-		return w.answer(&pb.WorkResponse{Id: req.GetId(), Answer: &pb.WorkResponse_Discovered{Discovered: resp}})
+		return w.answer(&pb.WorkResponse{Id: req.GetId(), Answer: &pb.WorkResponse_Discovered{Discovered: resp}}, true)
 	default:
 		return w.fail(req.GetId(), statusOf(w.ctx, &dispatch.FieldError{Field: "call", Limit: "is required"}))
 	}
 }
 
-// report settles reports, and reports whether they were answered.
-func (w *work) report(ctx context.Context, caller *auth.Caller, id uint64, req *pb.ReportTaskRequest) (answered bool, err error) {
+// report settles reports, and reports whether they were answered. last: the request asks for nothing else.
+func (w *work) report(ctx context.Context, caller *auth.Caller, id uint64, req *pb.ReportTaskRequest, last bool) (answered bool, err error) {
 	resp, err := callIn[pb.ReportTaskResponse](ctx, w, caller, pb.DispatchService_ReportTask_FullMethodName, req)
 	if err != nil {
 		return false, w.fail(id, err)
 	}
-	return true, w.answer(&pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Report{Report: resp}})
+	return true, w.answer(&pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Report{Report: resp}}, last)
 }
 
 // fetch settles the reports of a fetch, and then fetches until there is an answer.
 func (w *work) fetch(caller *auth.Caller, id uint64, req *pb.FetchTaskRequest, came time.Time) error {
 	if len(req.GetReports()) > 0 {
 		reports := &pb.ReportTaskRequest{CollectorId: req.GetCollectorId(), Session: req.GetSession(), Reports: req.GetReports()}
-		if answered, err := w.report(w.ctx, caller, id, reports); !answered || err != nil {
+		if answered, err := w.report(w.ctx, caller, id, reports, false); !answered || err != nil {
 			return err
 		}
 		req.Reports = nil
@@ -295,7 +296,7 @@ func (w *work) fetch(caller *auth.Caller, id uint64, req *pb.FetchTaskRequest, c
 			continue
 		}
 		resp.Waited = durationpb.New(before + resp.GetWaited().AsDuration()) // since it came, not since it was last made
-		return w.send(outgoing{&pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Fetch{Fetch: resp}}, undo.Lost})
+		return w.handOut(id, resp, undo.Lost)
 	}
 }
 
@@ -365,18 +366,40 @@ func (w *work) fail(id uint64, err error) error {
 	if answer.GetReason() == pb.ErrorReason_ERROR_REASON_COLLECTOR_REPLACED {
 		return err
 	}
-	return w.answer(&pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Error{Error: answer}})
+	return w.answer(&pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Error{Error: answer}}, true)
 }
 
-// answer has a response sent that needs no undoing.
-func (w *work) answer(resp *pb.WorkResponse) error { return w.send(outgoing{WorkResponse: resp}) }
+// answer has a response sent that is small, and that nothing undoes.
+func (w *work) answer(resp *pb.WorkResponse, last bool) error {
+	return w.send(outgoing{WorkResponse: resp, last: last})
+}
+
+// handOut has the answer of a fetch sent.
+func (w *work) handOut(id uint64, resp *pb.FetchTaskResponse, undo func()) error {
+	a := outgoing{WorkResponse: &pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Fetch{Fetch: resp}}, last: true, undo: undo}
+	if conn := peers.Of(w.ctx); conn != nil {
+		a.bytes = proto.Size(resp)
+		conn.Hold(a.bytes)
+	}
+	return w.send(a)
+}
+
+// sent ends what an answer holds.
+func (w *work) sent(a outgoing) {
+	if a.bytes > 0 {
+		peers.Of(w.ctx).Hold(-a.bytes)
+	}
+	if a.last {
+		w.room.Release(1)
+	}
+}
 
 // send has a response sent, and does not wait for that. If it is not sent, it is undone.
 func (w *work) send(a outgoing) error {
 	w.out.Lock()
 	defer w.out.Unlock()
 	if w.over {
-		undo([]outgoing{a})
+		w.undo([]outgoing{a})
 		return context.Cause(w.ctx)
 	}
 	w.answers = append(w.answers, a)
@@ -419,9 +442,10 @@ func (w *work) write() {
 			unread.Reset(sendTimeout)
 			if err := w.stream.SendMsg(a.WorkResponse); err != nil {
 				w.end(err)
-				undo(batch[i:])
+				w.undo(batch[i:])
 				return
 			}
+			w.sent(a)
 		}
 		if last {
 			return
@@ -434,15 +458,16 @@ func (w *work) undoUnsent() {
 	w.out.Lock()
 	defer w.out.Unlock()
 	w.over = true
-	undo(w.answers)
+	w.undo(w.answers)
 	w.answers = nil
 }
 
-func undo(unsent []outgoing) {
+func (w *work) undo(unsent []outgoing) {
 	for _, a := range unsent {
 		if a.undo != nil {
 			a.undo()
 		}
+		w.sent(a)
 	}
 }
 
@@ -484,7 +509,7 @@ func (b *workBeats) RecvMsg(to any) error {
 // SendMsg sends the answer to a heartbeat, or what is pushed.
 func (b *workBeats) SendMsg(m any) error {
 	b.work.known.Store(true)
-	return b.work.answer(&pb.WorkResponse{Answer: &pb.WorkResponse_Heartbeat{Heartbeat: m.(*pb.HeartbeatResponse)}}) //nolint:forcetypeassert // of the method
+	return b.work.answer(&pb.WorkResponse{Answer: &pb.WorkResponse_Heartbeat{Heartbeat: m.(*pb.HeartbeatResponse)}}, false) //nolint:forcetypeassert // of the method
 }
 
 // callIn makes a call that came on a stream, from 2 on, as one that came alone.
