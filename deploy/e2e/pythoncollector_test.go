@@ -318,21 +318,25 @@ func (f *forgetful) ReportTask(ctx context.Context, r *pb.ReportTaskRequest) (*p
 	return reply, err
 }
 
-// Heartbeat passes beats and answers on.
-func (f *forgetful) Heartbeat(s grpc.BidiStreamingServer[pb.HeartbeatRequest, pb.HeartbeatResponse]) error {
-	up, err := f.to.Heartbeat(s.Context())
+// Work passes requests and answers on. A stream whose answer is to be lost ends.
+func (f *forgetful) Work(s grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkResponse]) error {
+	up, err := f.to.Work(s.Context())
 	if err != nil {
 		return err
 	}
+	var tokens sync.Map // of fetches, by the id of the request
 	go func() {
 		for {
-			beat, err := s.Recv()
+			request, err := s.Recv()
 			if err != nil {
 				_ = up.CloseSend()
 				return
 			}
-			f.beat(1)
-			if up.Send(beat) != nil {
+			if request.GetHeartbeat() != nil {
+				f.beat(1)
+			}
+			tokens.Store(request.GetId(), request.GetFetch().GetClientToken())
+			if up.Send(request) != nil {
 				return
 			}
 		}
@@ -344,8 +348,12 @@ func (f *forgetful) Heartbeat(s grpc.BidiStreamingServer[pb.HeartbeatRequest, pb
 		} else if err != nil {
 			return err
 		}
-		if answer.GetStatus().GetNextHeartbeat() != nil {
+		if answer.GetHeartbeat().GetStatus().GetNextHeartbeat() != nil {
 			f.beat(-1)
+		}
+		token, _ := tokens.Load(answer.GetId())
+		if f.loses(answer, fmt.Sprint(token)) {
+			return errLost
 		}
 		if err := s.Send(answer); err != nil {
 			return err
@@ -353,11 +361,26 @@ func (f *forgetful) Heartbeat(s grpc.BidiStreamingServer[pb.HeartbeatRequest, pb
 	}
 }
 
+// loses notes an answer, and reports whether it is to be lost.
+func (f *forgetful) loses(answer *pb.WorkResponse, token string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(answer.GetFetch().GetLeasedTasks()) > 0 {
+		f.fetches = append(f.fetches, token)
+		return len(f.fetches) == 1
+	}
+	if results := answer.GetReport().GetResults(); len(results) > 0 {
+		f.reports = append(f.reports, results[0].GetCode())
+		return len(f.reports) == 1
+	}
+	return false
+}
+
 // beat notes a beat, or with -1 an answer.
 func (f *forgetful) beat(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.waiting += n; n > 0 {
+	if f.waiting = max(f.waiting+n, 0); n > 0 {
 		f.beats, f.ahead = append(f.beats, time.Now()), max(f.ahead, f.waiting)
 	}
 }
