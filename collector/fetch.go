@@ -217,6 +217,9 @@ func (r *run) fetchOver(
 		defer cancel()
 		ctx = within
 	}
+	if r.stream.Load() != nil {
+		r.awaitFetch(false) // it may wait for long, and carries nothing that comes
+	}
 	call := &wagglev1.WorkRequest{Call: &wagglev1.WorkRequest_Fetch{Fetch: fetch}}
 	answered, err = r.overStream(ctx, call, func(answer *wagglev1.WorkResponse) bool {
 		if reported := answer.GetReport(); reported != nil {

@@ -87,8 +87,9 @@ func (s *workStream) pass(response *wagglev1.WorkResponse) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if answer := s.waiting[response.GetId()]; answer != nil {
-		answer <- response // it has room for all that a call is answered
+	select {
+	case s.waiting[response.GetId()] <- response: // it has room for all that a call is answered
+	default: // nobody waits for it
 	}
 	return true
 }
@@ -139,8 +140,14 @@ func (s *workStream) call(ctx context.Context, request *wagglev1.WorkRequest, ta
 				return nil
 			}
 		case <-s.broken:
+			if len(answers) > 0 {
+				continue // it came before the end
+			}
 			return errBroken
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return status.FromContextError(ctx.Err()).Err() // as of a plain call
+			}
 			return context.Cause(ctx)
 		}
 	}
@@ -171,10 +178,12 @@ func (s *workStream) called(id uint64) {
 // leave ends the stream once its calls are answered, for which they have a while. A fetch that waits is given up.
 func (s *workStream) leave() {
 	close(s.left)
-	s.sending.Lock()
-	_ = s.client.CloseSend() // it may have ended
-	s.sending.Unlock()
 	time.AfterFunc(callTimeout, func() { s.end(context.Canceled) })
+	go func() { // a call may wait until it is sent
+		s.sending.Lock()
+		defer s.sending.Unlock()
+		_ = s.client.CloseSend() // it may have ended
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lingers = true; len(s.waiting) == 0 {

@@ -10,247 +10,245 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
-// gather makes calls of Work streams for which nobody waits: reports that are settled together with those of others, and fetches that
-// wait. Whatever else a request asks goes the way of a call: see work.run.
-type gather struct {
-	chain *chain
+// request is one of a Work stream.
+type request struct {
+	work   *work
+	caller *auth.Caller
+	*pb.WorkRequest
+	came time.Time
 
-	mu    sync.Mutex  // guards what follows
-	ended []*gathered // fetches that have their answer
-	hands bool        // somebody hands them out
-}
-
-// gathered is a request under way.
-type gathered struct {
-	work    *work
-	caller  *auth.Caller
-	req     *pb.WorkRequest
+	// Of one for which nobody waits; see gather.
 	reports wire.Reports
 	fetch   *engine.Standing // nil: none
-	token   string           // of the fetch
-	came    time.Time
-	term    *term       // nil: nobody else may own the store
-	reset   func()      // of what was admitted
-	stop    func() bool // of what ends the wait with the term; nil: nothing does
+	term    *term            // nil: nobody else may own the store
+	admit   [2]func()        // end what was admitted: reports, fetch
+	stops   []func()         // of what ends the wait
 
 	mu      sync.Mutex        // guards what follows
-	leave   func(cause error) // ends the wait; nil: it has not begun
+	leave   func(cause error) // ends the wait of the fetch; nil: it does not wait
 	givenUp bool
 }
 
-func (i *gathered) giveUp() { i.abandon(context.Canceled) }
+// giveUp ends the wait of a fetch: nobody wants its answer any more.
+func (r *request) giveUp() {
+	r.mu.Lock()
+	r.givenUp = true
+	r.mu.Unlock()
+	r.abandon(context.Canceled)
+}
 
-// abandon ends the wait of the fetch.
-func (i *gathered) abandon(cause error) {
-	i.mu.Lock()
-	i.givenUp = i.givenUp || errors.Is(cause, context.Canceled)
-	leave := i.leave
-	i.mu.Unlock()
+// abandon ends the wait of a fetch, if it waits.
+func (r *request) abandon(cause error) {
+	r.mu.Lock()
+	leave := r.leave
+	r.mu.Unlock()
 	if leave != nil {
 		leave(cause)
 	}
 }
 
-// abandoned reports whether nobody wants the answer of the fetch.
-func (i *gathered) abandoned() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.givenUp
-}
-
-// take begins a request, or reports that it goes the way of a call, which also finds what is wrong with it.
-func (g *gather) take(w *work, caller *auth.Caller, req *pb.WorkRequest) bool {
-	c, term := g.chain, (*term)(nil)
-	if c.owners.shared.Load() {
-		if term = c.owners.now.Load().local; term == nil {
-			return false
-		}
-	}
-	item := &gathered{work: w, caller: caller, req: req, term: term, came: time.Now()}
-	var call proto.Message
-	var reported []*pb.TaskReport
-	var fetch engine.FetchRequest
-	var err error
-	var collector string
-	method := pb.DispatchService_ReportTask_FullMethodName
-	if asked := req.GetFetch(); asked != nil {
-		if !w.known.Load() || asked.GetWait() != nil || len(asked.GetSources()) > 0 {
-			return false
-		}
-		fetch, item.reports, err = wire.Fetch(asked)
-		call, reported, collector = asked, asked.GetReports(), asked.GetCollectorId()
-	} else if report := req.GetReport(); report != nil {
-		item.reports, err = wire.Report(report)
-		call, reported, collector = report, report.GetReports(), report.GetCollectorId()
-	} else {
-		return false
-	}
-	d := c.backend.d()
-	if err != nil || c.meet(w.ctx, caller, call) != nil || caller.Within(w.ctx, call, c.backend) != nil {
-		return false
-	}
-	if !g.admit(item, method, reported, fetch) {
-		return false
-	}
-	if req.GetFetch() != nil {
-		fetch.Reports = nil
-		if item.fetch, err = d.Prepare(w.ctx, fetch); item.fetch == nil || err != nil {
-			item.reset()
-			return false
-		}
-		item.token = fetch.ClientToken
-		w.enter(item.token, item)
-		if term != nil {
-			item.stop = context.AfterFunc(term.over, func() { item.abandon(errInterrupted) })
-		}
-	}
-	w.calls.Add(1)
-	if len(item.reports.List) == 0 {
-		g.stand(item)
-		return true
-	}
-	settled := func(results []engine.ReportResult, err error) { g.settled(item, results, err) }
-	if !d.Settle(collector, item.reports.List, settled) {
-		item.end()
-		w.calls.Done()
-		return false
-	}
-	return true
-}
-
-// admit lets a request in as decode and the handlers do for calls.
-func (g *gather) admit(item *gathered, method string, reports []*pb.TaskReport, fetch engine.FetchRequest) bool {
-	var leave []func()
-	item.reset = func() {
-		for _, f := range leave {
-			f()
-		}
-	}
-	if len(reports) > 0 {
-		size := 0
-		for _, report := range reports {
-			size += proto.Size(report)
-		}
-		done, err := g.chain.decode(item.work.ctx, method, size)
-		if err != nil {
-			return false
-		}
-		leave = append(leave, done)
-	}
-	if item.req.GetFetch() != nil {
-		done, err := g.chain.limits.Fetch(fetch.Collector)
-		if err != nil {
-			item.reset()
-			return false
-		}
-		leave = append(leave, done)
-	}
-	return true
-}
-
-// settled goes on with a request whose reports were settled, or could not be.
-func (g *gather) settled(item *gathered, results []engine.ReportResult, err error) {
-	if err != nil {
-		item.asCall() // which repeats them, and says what is wrong
-		return
-	}
-	resp := &pb.ReportTaskResponse{Results: item.reports.Results(results)}
-	_ = item.work.answer(&pb.WorkResponse{Id: item.req.GetId(), Answer: &pb.WorkResponse_Report{Report: resp}}, item.fetch == nil) // else the stream has ended
-	if item.fetch == nil {
-		item.done()
-		return
-	}
-	item.req.GetFetch().Reports = nil
-	g.stand(item)
-}
-
-// stand has a fetch wait.
-func (g *gather) stand(item *gathered) {
-	leave := item.fetch.Stand(func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.ended = append(g.ended, item)
-		if !g.hands {
-			g.hands = true
-			g.chain.workers.do(g.handOut)
-		}
-	})
-	item.mu.Lock()
-	item.leave = leave
-	gone := item.givenUp || item.term != nil && item.term.over.Err() != nil // before it stood
-	item.mu.Unlock()
+// waits has leave end the wait of the fetch. It is called at once if the fetch was given up before.
+func (r *request) waits(leave func(cause error)) {
+	r.mu.Lock()
+	r.leave = leave
+	gone := r.givenUp
+	r.mu.Unlock()
 	if gone {
 		leave(context.Canceled)
 	}
 }
 
-// handOut sends the answers of fetches, until there are no more.
-func (g *gather) handOut() {
-	for {
-		g.mu.Lock()
-		batch := g.ended
-		if g.ended = nil; len(batch) == 0 {
-			g.hands = false
-			g.mu.Unlock()
-			return
+func (r *request) isGivenUp() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.givenUp
+}
+
+// gather makes calls of Work streams for which nobody waits: reports that are settled together with those of others, and fetches that
+// wait. Whatever else a request asks goes the way of a call: see work.run.
+type gather struct{ chain *chain }
+
+// take begins a request, or reports that it goes the way of a call, which also finds what is wrong with it.
+func (g *gather) take(r *request) bool {
+	c, w := g.chain, r.work
+	if c.owners.shared.Load() {
+		if r.term = c.owners.now.Load().local; r.term == nil {
+			return false
 		}
-		g.mu.Unlock()
-		for _, item := range batch {
-			g.answer(item)
+	}
+	call, reports, fetch, err := r.read()
+	if err != nil || call == nil || c.meet(w.ctx, r.caller, call) != nil || r.caller.Within(w.ctx, call, c.backend) != nil {
+		return false
+	}
+	if !g.admitted(r, reports, fetch) {
+		return false
+	}
+	d := c.backend.d()
+	if fetch != nil {
+		if r.fetch, err = d.Prepare(w.ctx, *fetch); err != nil || r.fetch == nil {
+			r.release()
+			return false
 		}
+	}
+	if len(reports) == 0 {
+		g.stand(r)
+		return true
+	}
+	settled := func(results []engine.ReportResult, err error) { g.settled(r, results, err) }
+	if !d.Settle(collectorOf(call), r.reports.List, settled) {
+		r.release()
+		return false
+	}
+	return true
+}
+
+// read reads a request that nobody has to wait for; call is nil of another one.
+func (r *request) read() (call proto.Message, reports []*pb.TaskReport, fetch *engine.FetchRequest, err error) {
+	switch asked := r.GetCall().(type) {
+	case *pb.WorkRequest_Fetch:
+		if !r.work.known.Load() || asked.Fetch.GetWait() != nil || len(asked.Fetch.GetSources()) > 0 {
+			return nil, nil, nil, nil
+		}
+		read, carried, err := wire.Fetch(asked.Fetch)
+		r.reports, read.Reports = carried, nil
+		return asked.Fetch, asked.Fetch.GetReports(), &read, err
+	case *pb.WorkRequest_Report:
+		r.reports, err = wire.Report(asked.Report)
+		return asked.Report, asked.Report.GetReports(), nil, err
+	default:
+		return nil, nil, nil, nil
 	}
 }
 
-// answer answers a fetch. One that has ended without tasks goes on as a call, unless it was given up.
-func (g *gather) answer(item *gathered) {
-	w := item.work
-	if !item.fetch.Granted() {
-		if item.abandoned() {
-			_ = w.fail(item.req.GetId(), status.FromContextError(context.Canceled).Err()) // the stream may have ended
-			item.done()
-			return
+func collectorOf(call proto.Message) string {
+	return call.(interface{ GetCollectorId() string }).GetCollectorId() //nolint:forcetypeassert // fetches and reports have one
+}
+
+// admitted lets a request in as decode and the handlers do for calls.
+func (g *gather) admitted(r *request, reports []*pb.TaskReport, fetch *engine.FetchRequest) bool {
+	var err error
+	if len(reports) > 0 {
+		size := 0
+		for _, report := range reports {
+			size += proto.Size(report)
 		}
-		item.asCall()
+		if r.admit[0], err = g.chain.decode(r.work.ctx, pb.DispatchService_ReportTask_FullMethodName, size); err != nil {
+			return false
+		}
+	}
+	if fetch != nil {
+		if r.admit[1], err = g.chain.limits.Fetch(fetch.Collector); err != nil {
+			r.release()
+			return false
+		}
+	}
+	return true
+}
+
+// settled goes on with a request whose reports were settled, or could not be.
+func (g *gather) settled(r *request, results []engine.ReportResult, err error) {
+	moved := r.term != nil && r.term.over.Err() != nil
+	switch {
+	case errors.Is(err, dispatch.ErrStoreUnavailable) && !moved:
+		_ = r.work.fail(r.GetId(), statusOf(r.work.ctx, err)) // else the stream has ended
+		r.done()
+		return
+	case err != nil:
+		r.asCall() // which repeats them, and says what is wrong
 		return
 	}
-	result, err := item.fetch.Result(w.ctx)
+	resp := &pb.ReportTaskResponse{Results: r.reports.Results(results)}
+	_ = r.work.answer(&pb.WorkResponse{Id: r.GetId(), Answer: &pb.WorkResponse_Report{Report: resp}}, r.fetch == nil) // else the stream has ended
+	if r.fetch == nil {
+		r.done()
+		return
+	}
+	r.admit[0]()
+	r.admit[0] = nil
+	r.GetFetch().Reports = nil
+	g.stand(r)
+}
+
+// stand has a fetch wait.
+func (g *gather) stand(r *request) {
+	if r.term != nil {
+		r.endsWith(r.term.over, errInterrupted)
+	}
+	if r.caller != nil { // its grant may be taken while it waits
+		watched, stop := r.caller.Watch(r.work.ctx)
+		r.stops = append(r.stops, stop)
+		stopped := context.AfterFunc(watched, func() { r.abandon(context.Cause(watched)) })
+		r.stops = append(r.stops, func() { stopped() })
+	}
+	// Its answer may have to wait for a source: others do not wait for that.
+	r.waits(r.fetch.Stand(func() { g.chain.workers.do(func() { g.answer(r) }) }))
+	if r.term != nil && r.term.over.Err() != nil { // since before it stood
+		r.abandon(errInterrupted)
+	}
+}
+
+// endsWith has the end of ctx end the wait.
+func (r *request) endsWith(ctx context.Context, cause error) {
+	stop := context.AfterFunc(ctx, func() { r.abandon(cause) })
+	r.stops = append(r.stops, func() { stop() })
+}
+
+// answer answers a fetch. One that has ended without an answer for its client goes on as a call, unless it was given up.
+func (g *gather) answer(r *request) {
+	w := r.work
+	if !r.fetch.Answered() {
+		if r.isGivenUp() {
+			_ = w.fail(r.GetId(), status.FromContextError(context.Canceled).Err()) // the stream may have ended
+			r.done()
+			return
+		}
+		r.asCall()
+		return
+	}
+	result, err := r.fetch.Result(w.ctx)
 	if err != nil { // what it was granted is given back
-		item.asCall()
+		r.asCall()
 		return
 	}
 	m := g.chain.metrics
 	m.granted.Add(float64(len(result.Tasks)))
-	m.fetchWait.WithLabelValues(strconv.FormatBool(true)).Observe(result.Waited.Seconds())
-	resp := wire.FetchTaskResponse(result, nil)
-	_ = w.handOut(item.req.GetId(), resp, result.GiveBack) // else it is undone
-	item.done()
+	m.fetchWait.WithLabelValues(strconv.FormatBool(len(result.Tasks) > 0)).Observe(result.Waited.Seconds())
+	_ = w.handOut(r.GetId(), wire.FetchTaskResponse(result, nil), result.GiveBack) // else it is undone
+	r.done()
 }
 
-// end ends what the request holds.
-func (i *gathered) end() {
-	if i.stop != nil {
-		i.stop()
+// release ends what the request holds but its place on the stream.
+func (r *request) release() {
+	for _, stop := range r.stops {
+		stop()
 	}
-	if i.fetch != nil {
-		i.work.leave(i.token, i)
+	for i, end := range r.admit {
+		if end != nil {
+			end()
+			r.admit[i] = nil
+		}
 	}
-	i.reset()
+	r.stops = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leave = nil
 }
 
 // done ends a request that was answered.
-func (i *gathered) done() {
-	i.end()
-	i.work.calls.Done()
+func (r *request) done() {
+	r.release()
+	r.work.left(r)
 }
 
 // asCall makes the request as a call.
-func (i *gathered) asCall() {
-	i.end()
-	i.work.chain.workers.do(func() { i.work.run(i.caller, i.req, i.came) })
+func (r *request) asCall() {
+	r.release()
+	r.work.chain.workers.do(func() { r.work.run(r) })
 }

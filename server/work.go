@@ -27,6 +27,10 @@ import (
 // maxUnanswered is how many requests of a Work stream may have no answer. The rest stays in the window of the stream.
 const maxUnanswered = 1000
 
+// mostUnread is how many answers of a stream may wait until they are sent: those of requests, reports of fetches among them, and some of
+// heartbeats. A client that reads so slowly is as one that reads nothing.
+const mostUnread = 2*maxUnanswered + 100
+
 // workers are goroutines that serve one request after another: see streamWorkers.
 type workers struct {
 	next chan func()
@@ -78,9 +82,9 @@ type work struct {
 
 	calls sync.WaitGroup
 
-	mu    sync.Mutex         // guards waits
-	waits map[string]waiting // fetches that wait, by client token
-	ended bool               // the client has ended its side
+	mu    sync.Mutex          // guards what follows
+	waits map[string]*request // fetches, by client token
+	ended bool                // the client has ended its side
 
 	known atomic.Bool // a heartbeat was answered: the session is the collector's
 
@@ -99,20 +103,6 @@ type outgoing struct {
 	bytes int    // that the client holds until then
 }
 
-// waiting is a fetch that waits on a Work stream.
-type waiting interface {
-	// giveUp ends the wait, if it is not over: nobody wants the answer any more.
-	giveUp()
-}
-
-// standing is a fetch that waits as a call.
-type standing struct {
-	ctx context.Context //nolint:containedctx // of the fetch
-	end context.CancelFunc
-}
-
-func (s *standing) giveUp() { s.end() }
-
 // Work serves the calls of one collector on a stream.
 func (s *dispatchService) Work(stream pb.DispatchService_WorkServer) error {
 	of := stream.(*grpc.GenericServerStream[pb.WorkRequest, pb.WorkResponse]).ServerStream.(*decodedStream) //nolint:forcetypeassert // every stream goes through the chain
@@ -124,23 +114,20 @@ func (c *chain) work(stream *decodedStream) error {
 	defer end(nil)
 	w := &work{
 		chain: c, stream: stream, caller: stream.caller, ctx: ctx, end: end,
-		waits: make(map[string]waiting), beats: make(chan *pb.HeartbeatRequest), room: semaphore.NewWeighted(maxUnanswered),
+		waits: make(map[string]*request), beats: make(chan *pb.HeartbeatRequest), room: semaphore.NewWeighted(maxUnanswered),
 		wake: make(chan struct{}, 1),
 	}
 	defer w.undoUnsent()
 	defer w.giveUpFetches()
-	hello, err := w.greet()
-	if err != nil {
-		return err
-	}
 	ended := make(chan error, 2)
-	go func() { ended <- w.receive(hello) }()
+	go func() { ended <- w.receive() }()
 	go func() { ended <- w.beat() }()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		w.write()
 	}()
+	var err error
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -187,7 +174,11 @@ func (w *work) pass(beat *pb.HeartbeatRequest) {
 }
 
 // receive receives requests until the client ends its side, which is io.EOF, or the stream ends.
-func (w *work) receive(hello *pb.HeartbeatRequest) error {
+func (w *work) receive() error {
+	hello, err := w.greet()
+	if err != nil {
+		return err
+	}
 	w.pass(hello)
 	for {
 		req := new(pb.WorkRequest)
@@ -206,12 +197,26 @@ func (w *work) receive(hello *pb.HeartbeatRequest) error {
 			return err
 		}
 		w.identify(req)
-		if w.chain.gather.take(w, caller, req) {
-			continue
-		}
-		w.calls.Add(1)
-		began := time.Now()
-		w.chain.workers.do(func() { w.run(caller, req, began) })
+		r := &request{work: w, caller: caller, WorkRequest: req, came: time.Now()}
+		w.enter(r)
+		// What it waits for, heartbeats do not wait for.
+		w.chain.workers.do(func() { w.begin(r) })
+	}
+}
+
+// begin begins a request. A panic is an error of the stream: the goroutine is no call's.
+func (w *work) begin(r *request) {
+	taken := false
+	err := recovered(func() error {
+		taken = w.chain.gather.take(r)
+		return nil
+	})
+	switch {
+	case err != nil:
+		w.end(err)
+		w.left(r)
+	case !taken:
+		w.run(r)
 	}
 }
 
@@ -231,30 +236,30 @@ func (w *work) identify(req *pb.WorkRequest) {
 	}
 }
 
-// run makes a request as a call. It came then.
-func (w *work) run(caller *auth.Caller, req *pb.WorkRequest, came time.Time) {
-	defer w.calls.Done()
-	if err := w.serve(caller, req, came); err != nil {
+// run makes a request as a call.
+func (w *work) run(r *request) {
+	defer w.left(r)
+	if err := w.serve(r); err != nil {
 		w.end(err)
 	}
 }
 
 // serve makes a call, and sends its answer. Its error ends the stream.
-func (w *work) serve(caller *auth.Caller, req *pb.WorkRequest, came time.Time) error {
-	switch call := req.GetCall().(type) {
+func (w *work) serve(r *request) error {
+	switch call := r.GetCall().(type) {
 	case *pb.WorkRequest_Fetch:
-		return w.fetch(caller, req.GetId(), call.Fetch, came)
+		return w.fetch(r, call.Fetch)
 	case *pb.WorkRequest_Report:
-		_, err := w.report(w.ctx, caller, req.GetId(), call.Report, true)
+		_, err := w.report(w.ctx, r.caller, r.GetId(), call.Report, true)
 		return err
 	case *pb.WorkRequest_Discovered:
-		resp, err := callIn[pb.SubmitDiscoveredResponse](w.ctx, w, caller, pb.DispatchService_SubmitDiscovered_FullMethodName, call.Discovered)
+		resp, err := callIn[pb.SubmitDiscoveredResponse](w.ctx, w, r.caller, pb.DispatchService_SubmitDiscovered_FullMethodName, call.Discovered)
 		if err != nil {
-			return w.fail(req.GetId(), err)
+			return w.fail(r.GetId(), err)
 		}
-		return w.answer(&pb.WorkResponse{Id: req.GetId(), Answer: &pb.WorkResponse_Discovered{Discovered: resp}}, true)
+		return w.answer(&pb.WorkResponse{Id: r.GetId(), Answer: &pb.WorkResponse_Discovered{Discovered: resp}}, true)
 	default:
-		return w.fail(req.GetId(), statusOf(w.ctx, &dispatch.FieldError{Field: "call", Limit: "is required"}))
+		return w.fail(r.GetId(), statusOf(w.ctx, &dispatch.FieldError{Field: "call", Limit: "is required"}))
 	}
 }
 
@@ -268,7 +273,8 @@ func (w *work) report(ctx context.Context, caller *auth.Caller, id uint64, req *
 }
 
 // fetch settles the reports of a fetch, and then fetches until there is an answer.
-func (w *work) fetch(caller *auth.Caller, id uint64, req *pb.FetchTaskRequest, came time.Time) error {
+func (w *work) fetch(r *request, req *pb.FetchTaskRequest) error {
+	caller, id := r.caller, r.GetId()
 	if len(req.GetReports()) > 0 {
 		reports := &pb.ReportTaskRequest{CollectorId: req.GetCollectorId(), Session: req.GetSession(), Reports: req.GetReports()}
 		if answered, err := w.report(w.ctx, caller, id, reports, false); !answered || err != nil {
@@ -280,19 +286,17 @@ func (w *work) fetch(caller *auth.Caller, id uint64, req *pb.FetchTaskRequest, c
 	if stands {
 		req.Wait = durationpb.New(bounds.MaxWait)
 	}
-	f := new(standing)
-	f.ctx, f.end = context.WithCancel(w.ctx)
-	defer f.end()
-	w.enter(req.GetClientToken(), f)
-	defer w.leave(req.GetClientToken(), f)
+	ctx, end := context.WithCancelCause(w.ctx)
+	defer end(nil)
+	r.waits(end)
 	for {
-		before := time.Since(came)
+		before := time.Since(r.came)
 		undo := new(peers.Undo)
-		resp, err := callIn[pb.FetchTaskResponse](undo.With(f.ctx), w, caller, pb.DispatchService_FetchTask_FullMethodName, req)
+		resp, err := callIn[pb.FetchTaskResponse](undo.With(ctx), w, caller, pb.DispatchService_FetchTask_FullMethodName, req)
 		if err != nil {
 			return w.fail(id, err)
 		}
-		if stands && isIdle(resp.GetEmptyReason()) && f.pause(resp.GetRetryAfter().AsDuration()) {
+		if stands && isIdle(resp.GetEmptyReason()) && pause(ctx, resp.GetRetryAfter().AsDuration()) {
 			continue
 		}
 		resp.Waited = durationpb.New(before + resp.GetWaited().AsDuration()) // since it came, not since it was last made
@@ -310,24 +314,31 @@ func isIdle(reason pb.EmptyReason) bool {
 	}
 }
 
-// enter begins a fetch, in place of one with the same client token: its client has left that one.
-func (w *work) enter(token string, f waiting) {
+// enter begins a request. A fetch is in place of one with the same client token: its client has left that one.
+func (w *work) enter(r *request) {
+	w.calls.Add(1)
+	token := r.GetFetch().GetClientToken()
+	if token == "" {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if before := w.waits[token]; before != nil {
 		before.giveUp()
 	}
-	if w.waits[token] = f; w.ended {
-		f.giveUp()
+	if w.waits[token] = r; w.ended {
+		r.giveUp()
 	}
 }
 
-func (w *work) leave(token string, f waiting) {
+// left ends a request.
+func (w *work) left(r *request) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waits[token] == f {
+	if token := r.GetFetch().GetClientToken(); w.waits[token] == r {
 		delete(w.waits, token)
 	}
+	w.mu.Unlock()
+	w.calls.Done()
 }
 
 // giveUpFetches gives up those that wait, and all that come.
@@ -341,14 +352,14 @@ func (w *work) giveUpFetches() {
 }
 
 // pause waits before a fetch that stands is made again, and reports whether it still stands.
-func (s *standing) pause(wait time.Duration) bool {
+func pause(ctx context.Context, wait time.Duration) bool {
 	if wait > 0 {
 		select {
 		case <-time.After(wait):
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 		}
 	}
-	return s.ctx.Err() == nil
+	return ctx.Err() == nil
 }
 
 // fail answers a request with an error, unless that is one of all of them.
@@ -369,19 +380,14 @@ func (w *work) fail(id uint64, err error) error {
 	return w.answer(&pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Error{Error: answer}}, true)
 }
 
-// answer has a response sent that is small, and that nothing undoes.
+// answer has a response sent that nothing undoes.
 func (w *work) answer(resp *pb.WorkResponse, last bool) error {
 	return w.send(outgoing{WorkResponse: resp, last: last})
 }
 
 // handOut has the answer of a fetch sent.
 func (w *work) handOut(id uint64, resp *pb.FetchTaskResponse, undo func()) error {
-	a := outgoing{WorkResponse: &pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Fetch{Fetch: resp}}, last: true, undo: undo}
-	if conn := peers.Of(w.ctx); conn != nil {
-		a.bytes = proto.Size(resp)
-		conn.Hold(a.bytes)
-	}
-	return w.send(a)
+	return w.send(outgoing{WorkResponse: &pb.WorkResponse{Id: id, Answer: &pb.WorkResponse_Fetch{Fetch: resp}}, last: true, undo: undo})
 }
 
 // sent ends what an answer holds.
@@ -396,13 +402,19 @@ func (w *work) sent(a outgoing) {
 
 // send has a response sent, and does not wait for that. If it is not sent, it is undone.
 func (w *work) send(a outgoing) error {
+	if conn := peers.Of(w.ctx); conn != nil {
+		a.bytes = proto.Size(a.WorkResponse)
+		conn.Hold(a.bytes)
+	}
 	w.out.Lock()
 	defer w.out.Unlock()
 	if w.over {
 		w.undo([]outgoing{a})
 		return context.Cause(w.ctx)
 	}
-	w.answers = append(w.answers, a)
+	if w.answers = append(w.answers, a); len(w.answers) > mostUnread {
+		w.end(errUnread)
+	}
 	w.signal()
 	return nil
 }

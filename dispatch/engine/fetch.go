@@ -273,13 +273,13 @@ func (d *Dispatcher) handOut(ctx context.Context, received time.Time, out pump.O
 		// A repeated grant has no time: 0 is never too late for the remaining durations that the store returned.
 		result.Waited = max(out.At.Sub(received), 0)
 		return result, d.join(ctx, out.Grants)
-	case pump.TokenUsed:
+	case pump.TokenUsed, pump.Superseded: // another call has the token now: a wait that goes on by itself must not take it back
 		result.Empty = EmptyTokenUsed
 	case pump.Draining: // those who must go elsewhere spread a little
 		result.Empty, result.RetryAfter = EmptyDispatcherDraining, time.Duration(d.cfg.Rand()*float64(time.Second))
 	case pump.Held: // and those who come back in vain
 		result.Empty, result.RetryAfter = EmptyCollectorHeld, jittered(d.policy.Rand, MaxRetryAfter)
-	case pump.Nothing, pump.Superseded, pump.Refused, pump.Failed:
+	case pump.Nothing, pump.Refused, pump.Failed:
 		result.Empty = EmptyNoTasks
 		switch out.Wait {
 		case dispatch.WaitThrottled:

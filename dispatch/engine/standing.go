@@ -29,12 +29,18 @@ func (d *Dispatcher) Prepare(ctx context.Context, req FetchRequest) (*Standing, 
 		return nil, nil
 	}
 	poll := dispatch.Poll{Collector: req.Collector, Session: req.Session, ClientToken: req.ClientToken, Call: d.nextCall()}
-	state, err := d.store.BeginPoll(ctx, poll)
+	limited, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	state, err := d.store.BeginPoll(limited, poll)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("fetch for collector %q: note a poll: %w", req.Collector, err)
-	case state.Replaced || state.NewSession || state.Used || len(state.Replay) > 0:
+	case state.Replaced || state.NewSession:
 		return nil, nil
+	case len(state.Replay) > 0:
+		s.out = pump.Outcome{End: pump.Granted, Grants: d.ofOneShard(ctx, poll, state.Replay), Call: poll.Call}
+	case state.Used:
+		s.out = pump.Outcome{End: pump.TokenUsed}
 	}
 	s.poll = poll
 	return s, nil
@@ -43,6 +49,10 @@ func (d *Dispatcher) Prepare(ctx context.Context, req FetchRequest) (*Standing, 
 // Stand waits. answered is called once, maybe before Stand returns; it must not block. leave ends the wait for a cause: what the fetch
 // is granted meanwhile is given back.
 func (s *Standing) Stand(answered func()) (leave func(cause error)) {
+	if s.out.End != pump.Nothing { // a repeat
+		answered()
+		return func(error) {}
+	}
 	r := &pump.Request{
 		Want: dispatch.Want{
 			Poll: s.poll, Max: s.req.MaxTasks, MaxBytes: s.req.MaxBytes, Lease: s.req.Lease, Queues: s.req.Queues,
@@ -55,10 +65,17 @@ func (s *Standing) Stand(answered func()) (leave func(cause error)) {
 	})
 }
 
-// Granted reports whether the answer has tasks. Any other end is that of one wait: what [Dispatcher.Fetch] answers then is the answer.
-func (s *Standing) Granted() bool { return s.out.End == pump.Granted && s.out.Err == nil }
+// Answered reports whether Result has the answer. Any other end is that of one wait: what [Dispatcher.Fetch] answers then is the answer.
+func (s *Standing) Answered() bool {
+	switch s.out.End {
+	case pump.Granted, pump.TokenUsed, pump.Superseded:
+		return s.out.Err == nil
+	default:
+		return false
+	}
+}
 
-// Result is the answer, if there are tasks. If it fails, they are given back.
+// Result is the answer, if it was answered. If it fails, what it was granted is given back.
 func (s *Standing) Result(ctx context.Context) (*FetchResult, error) {
 	return s.d.deliver(ctx, &s.req, s.received, s.out, nil)
 }
