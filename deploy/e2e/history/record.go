@@ -3,11 +3,13 @@ package history
 import (
 	"context"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -122,13 +124,14 @@ func (l *Log) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.Clie
 	return &recordedStream{ClientStream: stream, log: l}, nil
 }
 
-// recordedStream pairs beats with their answers, which come in order.
+// recordedStream pairs beats with their answers, which come in order, and other requests of a Work stream by their ids.
 type recordedStream struct {
 	grpc.ClientStream
 	log *Log
 
-	mu      sync.Mutex // guards what follows
-	pending []pendingBeat
+	mu       sync.Mutex // guards what follows
+	pending  []pendingBeat
+	requests map[uint64]pendingRequest
 }
 
 // pendingBeat is a beat without its answer.
@@ -137,9 +140,21 @@ type pendingBeat struct {
 	leases []*pb.LeaseBeat
 }
 
-// SendMsg notes a beat before it goes out.
+// pendingRequest is a fetch or a report without its answer.
+type pendingRequest struct {
+	sent    int64
+	fetch   *pb.FetchTaskRequest // nil: it is a report
+	reports []*pb.TaskReport
+}
+
+// SendMsg notes a request before it goes out.
 func (s *recordedStream) SendMsg(m any) error {
-	if beat, ok := m.(*pb.HeartbeatRequest); ok {
+	beat, _ := m.(*pb.HeartbeatRequest)
+	if work, ok := m.(*pb.WorkRequest); ok {
+		beat = work.GetHeartbeat()
+		s.goes(work)
+	}
+	if beat != nil {
 		s.mu.Lock()
 		s.pending = append(s.pending, pendingBeat{sent: Now(), leases: beat.GetLeases()})
 		s.mu.Unlock()
@@ -147,22 +162,70 @@ func (s *recordedStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// RecvMsg writes down what became of a beat. A message without next_heartbeat answers none.
+func (s *recordedStream) goes(work *pb.WorkRequest) {
+	request := pendingRequest{fetch: work.GetFetch(), reports: append(work.GetFetch().GetReports(), work.GetReport().GetReports()...)}
+	if request.fetch == nil && len(request.reports) == 0 {
+		return
+	}
+	s.log.reportsGo(request.reports)
+	if request.fetch != nil {
+		s.log.Add(Event{Kind: FetchSent, ClientToken: request.fetch.GetClientToken()})
+	}
+	request.sent = Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.requests == nil {
+		s.requests = make(map[uint64]pendingRequest)
+	}
+	s.requests[work.GetId()] = request
+}
+
+// RecvMsg writes down what became of a request. A heartbeat's message without next_heartbeat answers none.
 func (s *recordedStream) RecvMsg(m any) error {
 	if err := s.ClientStream.RecvMsg(m); err != nil {
 		return err
 	}
-	answer, ok := m.(*pb.HeartbeatResponse)
-	if !ok || answer.GetStatus().GetNextHeartbeat() == nil {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	answer, _ := m.(*pb.HeartbeatResponse)
+	if work, ok := m.(*pb.WorkResponse); ok {
+		answer = work.GetHeartbeat()
+		s.comes(work)
+	}
+	if answer.GetStatus().GetNextHeartbeat() == nil {
+		return nil
+	}
 	if len(s.pending) > 0 {
 		s.log.beaten(s.pending[0].sent, s.pending[0].leases, answer.GetStatus())
 		s.pending = s.pending[1:]
 	}
 	return nil
+}
+
+// comes writes down an answer; the caller holds the lock.
+func (s *recordedStream) comes(work *pb.WorkResponse) {
+	request, known := s.requests[work.GetId()]
+	if !known {
+		return
+	}
+	if reported := work.GetReport(); reported != nil {
+		s.log.reported(request.sent, request.reports, reported.GetResults())
+		if request.fetch != nil {
+			return // its answer is yet to come
+		}
+	}
+	if fetched := work.GetFetch(); fetched != nil {
+		s.log.fetched(request.sent, request.fetch, fetched)
+	}
+	if failed := work.GetError(); failed != nil {
+		method := "ReportTask"
+		if request.fetch != nil {
+			method = "FetchTask"
+		}
+		reason := strings.TrimPrefix(failed.GetReason().String(), "ERROR_REASON_")
+		s.log.Add(Event{Kind: Failed, Sent: request.sent, Code: method + " " + codes.Code(failed.GetCode()).String() + " " + reason})
+	}
+	delete(s.requests, work.GetId())
 }
 
 func micros(d *durationpb.Duration) int64 { return int64(d.AsDuration() / time.Microsecond) }
