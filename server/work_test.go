@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/server/auth"
 )
 
 // worker is the client of a Work stream.
@@ -27,7 +28,13 @@ type worker struct {
 // works opens a stream of collector c1.
 func works(t *testing.T, b *bed) *worker {
 	t.Helper()
-	ctx, cut := context.WithCancel(t.Context())
+	return worksAs(t.Context(), t, b)
+}
+
+// worksAs opens a stream with the credentials of a context.
+func worksAs(ctx context.Context, t *testing.T, b *bed) *worker {
+	t.Helper()
+	ctx, cut := context.WithCancel(ctx)
 	t.Cleanup(cut)
 	stream, err := b.dispatch.Work(ctx)
 	if err != nil {
@@ -135,6 +142,17 @@ func onBoth(t *testing.T, cfg server.Config, test func(*testing.T, *bed)) {
 	t.Helper()
 	t.Run("owner", func(t *testing.T) { t.Parallel(); test(t, newBed(t, cfg)) })
 	t.Run("passed", func(t *testing.T) { t.Parallel(); test(t, newPassed(t, cfg)) })
+}
+
+// onBothOverTCP is onBoth over TCP, where the bounds of addresses hold.
+func onBothOverTCP(t *testing.T, test func(*testing.T, *bed)) {
+	t.Helper()
+	for i, place := range []string{"owner", "passed"} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			test(t, newGroup(t, 2, server.Config{}).members[i].bed)
+		})
+	}
 }
 
 func TestDispatchService_Work(t *testing.T) {
@@ -321,6 +339,39 @@ func TestDispatchService_Work_sameToken(t *testing.T) {
 	})
 }
 
+// A fetch takes the place of one with its client token on another stream, as one call does of another.
+func TestDispatchService_Work_sameTokenElsewhere(t *testing.T) {
+	t.Parallel()
+	onBoth(t, server.Config{}, func(t *testing.T, b *bed) {
+		b.source(t, "news")
+		lost, w := works(t, b), works(t, b)
+		waits := lost.fetch("t1", 1)
+		lost.idle()
+		again := w.fetch("t1", 1)
+		if resp := lost.next(); resp.GetId() != waits || resp.GetFetch().GetEmptyReason() != pb.EmptyReason_EMPTY_REASON_TOKEN_USED {
+			t.Fatalf("the fetch before was answered %v", resp)
+		}
+		b.submit(t, "news", "https://a.example/")
+		w.granted(again, 1)
+	})
+}
+
+// Fetches that wait do not count as work of their address, also if they came with reports: it may have 64 of those at work.
+func TestDispatchService_Work_waitsAfterReports(t *testing.T) {
+	t.Parallel()
+	onBothOverTCP(t, func(t *testing.T, b *bed) {
+		b.source(t, "news")
+		b.submit(t, "news", "https://a.example/")
+		w := works(t, b)
+		task := w.granted(w.fetch("t", 1), 1)[0]
+		w.settled(w.report(succeeded(task)), pb.ReportCode_REPORT_CODE_OK)
+		for i := range 80 {
+			w.settled(w.fetch(fmt.Sprint("w", i), 1, succeeded(task)), pb.ReportCode_REPORT_CODE_ALREADY_REPORTED)
+		}
+		w.settled(w.report(succeeded(task)), pb.ReportCode_REPORT_CODE_ALREADY_REPORTED)
+	})
+}
+
 // A fetch without wait outlives the longest wait of a call.
 func TestDispatchService_Work_stands(t *testing.T) {
 	t.Parallel()
@@ -383,6 +434,87 @@ func TestDispatchService_Work_unread(t *testing.T) {
 		again := append(b.fetch(t, 1000), b.fetch(t, 1000)...) // 3 MiB each
 		if len(again) < tasks-unread-1 {
 			t.Errorf("%d tasks can be fetched again, want the %d that were not sent, but for the one under way", len(again), tasks-unread)
+		}
+	})
+}
+
+// A client that reads no results of its reports has its stream ended. All that were sent were taken, or can be repeated.
+func TestDispatchService_Work_unreadResults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		b.source(t, "news")
+		b.submit(t, "news", "https://a.example/")
+		w := works(t, b)
+		leased := w.granted(w.fetch("t1", 1), 1)[0]
+		sent := make(chan error, 1)
+		go func() {
+			for {
+				report := &pb.WorkRequest{Call: &pb.WorkRequest_Report{Report: &pb.ReportTaskRequest{Reports: []*pb.TaskReport{succeeded(leased)}}}}
+				if err := w.stream.Send(report); err != nil {
+					sent <- err
+					return
+				}
+			}
+		}()
+		time.Sleep(11 * time.Second) // virtual
+		results := 0
+		for {
+			resp, err := w.stream.Recv()
+			if err != nil {
+				wantFault(t, err, codes.DeadlineExceeded, "")
+				break
+			}
+			results += len(resp.GetReport().GetResults())
+		}
+		w = works(t, b)
+		w.settled(w.report(succeeded(leased)), pb.ReportCode_REPORT_CODE_ALREADY_REPORTED)
+		if err := <-sent; !errors.Is(err, io.EOF) || results > 10_000 {
+			t.Errorf("sending ended with %v; %d results were kept for a client that read nothing", err, results)
+		}
+	})
+}
+
+// Who may not call any more, or not what waits, is refused within a second.
+func TestDispatchService_Work_revoked(t *testing.T) {
+	t.Parallel()
+	known := fmt.Sprintf("tokens: [{name: a, sha256: %s}]\n", auth.HashToken("wgl_a"))
+	for i := range 2 { // at the owner, and at one that passes calls on
+		policy := put(t, t.TempDir()+"/auth.yaml", known+"grants: [{identity: 'token:a', role: collector}]\n")
+		g := newGroup(t, 2, server.Config{PolicyFile: policy})
+		w := worksAs(as(t.Context(), "a"), t, g.members[i].bed)
+		waits := w.fetch("t1", 1)
+		g.members[0].parked(t, 1)
+		put(t, policy, known+"grants: [{identity: 'token:a', role: collector, pools: [other]}]\n")
+		w.failed(waits, codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_PERMISSION_DENIED)
+		g.members[0].parked(t, 0)
+		w.ask(&pb.FetchTaskRequest{Pools: []string{"other"}})
+		g.members[0].parked(t, 1)
+		put(t, policy, known)
+		w.ended(codes.PermissionDenied, "PERMISSION_DENIED")
+		g.members[0].parked(t, 0)
+	}
+}
+
+// A drain does not wait for a client that has sent nothing on its stream.
+func TestDispatchService_Work_drainSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{DrainTimeout: 20 * time.Second})
+		stream, err := b.dispatch.Work(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond) // virtual
+		b.stop()
+		began := time.Now()
+		if resp, err := stream.Recv(); !resp.GetHeartbeat().GetReconnect() {
+			t.Fatalf("got %v, %v", resp, err)
+		}
+		_, err = stream.Recv()
+		wantFault(t, err, codes.Unavailable, "DISPATCHER_DRAINING")
+		if after := time.Since(began); after > 21*time.Second {
+			t.Errorf("the stream ended after %v", after)
 		}
 	})
 }
