@@ -16,8 +16,6 @@ import (
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -141,8 +139,8 @@ func (c *chain) countedStream(srv any, with grpc.ServerStream, info *grpc.Stream
 func (c *chain) options(maxBytes int) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(c.tapped),
-		grpc.ForceServerCodecV2(envelopeCodec{encoding.GetCodecV2(grpcproto.Name), maxBytes}),
-		grpc.RPCDecompressor(packedRequests{}), //nolint:staticcheck // what replaces it is of the whole process, and packs answers too
+		grpc.CustomCodec(envelopeCodec{maxBytes}), //nolint:staticcheck // stable throughout 1.x; what replaces it is of the whole process, or experimental
+		grpc.RPCDecompressor(packedRequests{}),    //nolint:staticcheck // what replaces it is of the whole process, and packs answers too
 	}
 }
 

@@ -12,8 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -45,8 +43,8 @@ func (e *envelope) end() {
 	}
 }
 
-// decode admits data by its size, unpacked, and decodes it.
-func (e *envelope) decode(data mem.BufferSlice, maxBytes int, isProto bool, unmarshal func(mem.BufferSlice, any) error) {
+// decode admits data by its size, unpacked, and decodes it. The data is the envelope's from then on.
+func (e *envelope) decode(data []byte, maxBytes int, isProto bool, unmarshal func([]byte, proto.Message) error) {
 	if e.leave != nil {
 		e.err = &dispatch.FieldError{Field: "request", Limit: "has more than one message"}
 		return
@@ -65,10 +63,10 @@ func (e *envelope) decode(data mem.BufferSlice, maxBytes int, isProto bool, unma
 		}
 	}
 	if e.keep && isProto {
-		e.raw = data.Materialize()
+		e.raw = data
 		return
 	}
-	if err := unmarshal(data, e.message); err != nil {
+	if err := unmarshal(data, e.message.(proto.Message)); err != nil { //nolint:forcetypeassert // as all requests of gRPC are
 		e.err = undecodable(err)
 		return
 	}
@@ -89,13 +87,6 @@ func (e *envelope) unpack() error {
 	return nil
 }
 
-// decodeBytes is decode of what is no message of gRPC.
-func (e *envelope) decodeBytes(data []byte, maxBytes int, isProto bool, unmarshal func([]byte, proto.Message) error) {
-	e.decode(mem.BufferSlice{mem.SliceBuffer(data)}, maxBytes, isProto, func(data mem.BufferSlice, m any) error {
-		return unmarshal(data[0].ReadOnlyData(), m.(proto.Message)) //nolint:forcetypeassert // as all requests of gRPC are
-	})
-}
-
 // undecodable is the error of a request that does not decode.
 func undecodable(err error) error {
 	if field, ok := errors.AsType[*dispatch.FieldError](err); ok {
@@ -111,30 +102,35 @@ func undecodable(err error) error {
 
 // envelopeCodec is gRPC's codec for protobuf, for envelopes and answers: every service goes through the chain.
 type envelopeCodec struct {
-	encoding.CodecV2
-
 	maxBytes int // of a request, unpacked
 }
 
+// String names it.
+func (envelopeCodec) String() string { return "envelopes" }
+
 // Marshal encodes a message, or an answer.
-func (c envelopeCodec) Marshal(v any) (mem.BufferSlice, error) {
+func (c envelopeCodec) Marshal(v any) ([]byte, error) {
 	switch a := v.(type) {
 	case *answer:
-		return a.marshal(c)
+		data, err := c.Marshal(a.message)
+		if err == nil {
+			a.peer.Answer(len(data))
+		}
+		return data, err
 	case *encoded:
-		return mem.BufferSlice{mem.SliceBuffer(a.data)}, nil
+		return a.data, nil
 	default:
-		return c.CodecV2.Marshal(v)
+		return proto.Marshal(v.(proto.Message)) //nolint:forcetypeassert // as all answers of gRPC are
 	}
 }
 
 // Unmarshal decodes into the message of an envelope, or what another dispatcher sends.
-func (c envelopeCodec) Unmarshal(data mem.BufferSlice, v any) error {
+func (c envelopeCodec) Unmarshal(data []byte, v any) error {
 	e, ok := v.(*envelope)
 	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
+		return proto.Unmarshal(data, v.(proto.Message)) //nolint:forcetypeassert // as all messages of gRPC are
 	}
-	e.decode(data, c.maxBytes, true, c.CodecV2.Unmarshal)
+	e.decode(data, c.maxBytes, true, proto.Unmarshal)
 	return nil
 }
 
@@ -154,23 +150,23 @@ const (
 )
 
 // unpackedSize is the size of a message; of a packed one that in its trailer.
-func unpackedSize(data mem.BufferSlice) (size int, packed bool) {
-	if len(data) != 1 || data.Len() < len(gzipMagic)+gzipTrailer || !bytes.HasPrefix(data[0].ReadOnlyData(), []byte(gzipMagic)) {
-		return data.Len(), false
+func unpackedSize(data []byte) (size int, packed bool) {
+	if len(data) < len(gzipMagic)+gzipTrailer || string(data[:len(gzipMagic)]) != gzipMagic {
+		return len(data), false
 	}
-	return int(binary.LittleEndian.Uint32(data[0].ReadOnlyData()[data.Len()-gzipTrailer/2:])), true
+	return int(binary.LittleEndian.Uint32(data[len(data)-gzipTrailer/2:])), true
 }
 
 // unpacked is a packed message of the size that it says it has.
-func unpacked(data mem.BufferSlice, size int) (mem.BufferSlice, error) {
+func unpacked(data []byte, size int) ([]byte, error) {
 	out := make([]byte, size)
-	r, err := gzip.NewReader(data.Reader())
+	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err == nil {
 		_, err = io.ReadFull(r, out)
 	}
 	if err == nil {
 		if _, err = r.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
-			return mem.BufferSlice{mem.SliceBuffer(out)}, nil
+			return out, nil
 		}
 	}
 	return nil, &dispatch.FieldError{Field: "request", Limit: "is no message that gzip has packed"}
@@ -334,42 +330,6 @@ func answerTo(ctx context.Context, message any) any {
 		return &answer{message, conn}
 	}
 	return message
-}
-
-// marshal encodes the message. An answer so small that grpc-go does not report when it is sent is part of what a stream costs.
-func (a *answer) marshal(codec encoding.CodecV2) (mem.BufferSlice, error) {
-	data, err := codec.Marshal(a.message)
-	if err != nil || len(data) != 1 || mem.IsBelowBufferPoolingThreshold(data.Len()) {
-		return data, err // the codec makes one buffer
-	}
-	bytes := data[0].ReadOnlyData()
-	if cap(bytes)-len(bytes) > mostUnused {
-		bytes = slices.Clone(bytes)
-		data[0].Free()
-		data[0] = mem.SliceBuffer(bytes)
-	}
-	a.peer.Hold(cap(bytes))
-	return mem.BufferSlice{mem.NewBuffer(&bytes, sent{data[0], a.peer, cap(bytes)})}, nil
-}
-
-// mostUnused is how much of a buffer an answer may leave unused while it waits for its peer to read: grpc-go takes 1 MB for
-// all that is longer than 32 KB.
-const mostUnused = 64 << 10
-
-// sent is the pool of the one buffer of an answer, which comes back once it is sent.
-type sent struct {
-	data mem.Buffer
-	peer *peers.Conn
-	held int
-}
-
-// Get is not called: the buffer was made.
-func (sent) Get(length int) *[]byte { b := make([]byte, length); return &b }
-
-// Put frees the answer.
-func (s sent) Put(*[]byte) {
-	s.peer.Hold(-s.held)
-	s.data.Free()
 }
 
 // answering is a stream of gRPC that sends answers.

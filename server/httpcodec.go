@@ -73,7 +73,7 @@ func (c httpCodec) UnmarshalRead(_ context.Context, src io.Reader, v any) error 
 	if err != nil {
 		return err
 	}
-	v.(*envelope).decodeBytes(data, c.maxBytes, c.isProto(), c.unmarshal) //nolint:forcetypeassert // see receive
+	v.(*envelope).decode(data, c.maxBytes, c.isProto(), c.unmarshal) //nolint:forcetypeassert // see receive
 	return nil
 }
 

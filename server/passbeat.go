@@ -204,7 +204,7 @@ func (s *localStream) RecvMsg(to any) error {
 			return context.Cause(s.ctx)
 		}
 	}
-	to.(*envelope).decodeBytes(beat, m.chain.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
+	to.(*envelope).decode(beat, m.chain.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
 	return nil
 }
 

@@ -90,7 +90,7 @@ func (c *chain) Unary(ctx context.Context, call *relaypb.Call) (*relaypb.Answer,
 	defer e.end()
 	decode := func(req any) error { //nolint:unparam // as gRPC has it
 		e.message = req
-		e.decodeBytes(call.GetRequest(), c.maxBytes, true, proto.Unmarshal)
+		e.decode(call.GetRequest(), c.maxBytes, true, proto.Unmarshal)
 		return nil
 	}
 	resp, moved, err := t.during(ctx, call.GetMethod(), func(ctx context.Context) (any, error) {
@@ -212,7 +212,7 @@ type passedStream struct {
 // RecvMsg receives into an envelope.
 func (s *passedStream) RecvMsg(m any) error {
 	return s.Stream.RecvMsg(func(data []byte) {
-		m.(*envelope).decodeBytes(data, s.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
+		m.(*envelope).decode(data, s.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
 	})
 }
 

@@ -30,6 +30,7 @@ type Conn struct {
 	streams  map[uint32]stream
 	answered []answered // the last of those calls that have a lost
 	held     int
+	unsent   int // of it, bytes of answers
 	closed   bool
 	trusted  bool // it may hold what it needs
 }
@@ -136,6 +137,31 @@ func (c *Conn) hold(bytes int) {
 	}
 }
 
+// Answer counts a message that was answered until it is sent, as far as can be known: a stream that is reset while its answer
+// waits does not show how much that was. So this is too much rather than too little, until no stream is open.
+func (c *Conn) Answer(bytes int) {
+	c.mu.Lock()
+	c.unsent += messageHeader + bytes
+	c.hold(messageHeader + bytes)
+	c.mu.Unlock()
+	c.peers.overflow(c.from)
+}
+
+// sentOf counts what was sent of an answer. What came for it counts no more.
+func (c *Conn) sentOf(id uint32, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, known := c.streams[id]
+	if whole := s.whole; known && whole > 0 {
+		s.whole = 0
+		c.streams[id] = s
+		c.hold(-whole)
+	}
+	bytes = min(bytes, c.unsent)
+	c.unsent -= bytes
+	c.hold(-bytes)
+}
+
 func (c *Conn) holds() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,6 +196,10 @@ func (c *Conn) end(id uint32, reset bool) {
 	delete(c.streams, id)
 	c.count(-1)
 	c.hold(-s.part - s.whole)
+	if len(c.streams) == 0 {
+		c.hold(-c.unsent)
+		c.unsent = 0
+	}
 	switch {
 	case s.lost == nil:
 	case reset:

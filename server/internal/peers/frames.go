@@ -90,8 +90,8 @@ func (c *Conn) sent(p []byte) {
 		case !begins:
 		case c.out.is(http2.FrameRSTStream) || c.out.halfCloses():
 			c.end(c.out.stream(), c.out.is(http2.FrameRSTStream))
-		case c.out.is(http2.FrameData): // an answer
-			c.change(c.out.stream(), func(s *stream) { s.whole = 0 })
+		case c.out.is(http2.FrameData):
+			c.sentOf(c.out.stream(), c.out.left)
 		}
 	}
 }
