@@ -217,7 +217,7 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return c.loggedStream(stream.Context(), info.FullMethod, func(ctx context.Context) error {
+	return c.logged(stream.Context(), info.FullMethod, time.Now(), func(ctx context.Context) error {
 		caller, err := c.admit(ctx, info.FullMethod)
 		if err != nil {
 			return err
@@ -233,9 +233,9 @@ func (c *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	})
 }
 
-// loggedStream is 4 and 5 of a stream.
-func (c *chain) loggedStream(ctx context.Context, method string, serve func(context.Context) error) error {
-	began, notes := time.Now(), new(callNotes)
+// logged is 4 and 5 of a stream, or of a call that nobody waits for.
+func (c *chain) logged(ctx context.Context, method string, began time.Time, serve func(context.Context) error) error {
+	notes := new(callNotes)
 	ctx = context.WithValue(ctx, callNotesKey{}, notes)
 	err := serve(ctx)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -28,7 +27,7 @@ type request struct {
 	reports wire.Reports
 	fetch   *engine.Standing // nil: none
 	term    *term            // nil: nobody else may own the store
-	admit   [2]func()        // end what was admitted: reports, fetch
+	admit   [3]func()        // end what was admitted: the bytes of reports, the call that they are, the fetch
 	stops   []func()         // of what ends the wait
 
 	mu      sync.Mutex        // guards what follows
@@ -142,9 +141,13 @@ func (g *gather) admitted(r *request, reports []*pb.TaskReport, fetch *engine.Fe
 		if r.admit[0], err = g.chain.decode(r.work.ctx, pb.DispatchService_ReportTask_FullMethodName, size); err != nil {
 			return false
 		}
+		if r.admit[1], err = g.chain.limits.Call(pb.DispatchService_ReportTask_FullMethodName); err != nil {
+			r.release()
+			return false
+		}
 	}
 	if fetch != nil {
-		if r.admit[1], err = g.chain.limits.Fetch(fetch.Collector); err != nil {
+		if r.admit[2], err = g.chain.limits.Fetch(fetch.Collector); err != nil {
 			r.release()
 			return false
 		}
@@ -157,21 +160,24 @@ func (g *gather) settled(r *request, results []engine.ReportResult, err error) {
 	moved := r.term != nil && r.term.over.Err() != nil
 	switch {
 	case errors.Is(err, dispatch.ErrStoreUnavailable) && !moved:
-		_ = r.work.fail(r.GetId(), statusOf(r.work.ctx, err)) // else the stream has ended
+		_ = r.work.fail(r.GetId(), g.logged(r, pb.DispatchService_ReportTask_FullMethodName, err)) // else the stream has ended
 		r.done()
 		return
 	case err != nil:
 		r.asCall() // which repeats them, and says what is wrong
 		return
 	}
+	_ = g.logged(r, pb.DispatchService_ReportTask_FullMethodName, nil) // it was none
 	resp := &pb.ReportTaskResponse{Results: r.reports.Results(results)}
 	_ = r.work.answer(&pb.WorkResponse{Id: r.GetId(), Answer: &pb.WorkResponse_Report{Report: resp}}, r.fetch == nil) // else the stream has ended
 	if r.fetch == nil {
 		r.done()
 		return
 	}
-	r.admit[0]()
-	r.admit[0] = nil
+	for i := range r.admit[:2] {
+		r.admit[i]()
+		r.admit[i] = nil
+	}
 	r.GetFetch().Reports = nil
 	g.stand(r)
 }
@@ -205,7 +211,7 @@ func (g *gather) answer(r *request) {
 	w := r.work
 	if !r.fetch.Answered() {
 		if r.isGivenUp() {
-			_ = w.fail(r.GetId(), status.FromContextError(context.Canceled).Err()) // the stream may have ended
+			_ = w.fail(r.GetId(), g.logged(r, pb.DispatchService_FetchTask_FullMethodName, context.Canceled)) // the stream may have ended
 			r.done()
 			return
 		}
@@ -217,11 +223,17 @@ func (g *gather) answer(r *request) {
 		r.asCall()
 		return
 	}
+	_ = g.logged(r, pb.DispatchService_FetchTask_FullMethodName, nil) // it was none
 	m := g.chain.metrics
 	m.granted.Add(float64(len(result.Tasks)))
 	m.fetchWait.WithLabelValues(strconv.FormatBool(len(result.Tasks) > 0)).Observe(result.Waited.Seconds())
 	_ = w.handOut(r.GetId(), wire.FetchTaskResponse(result, nil), result.GiveBack) // else it is undone
 	r.done()
+}
+
+// logged is 4 and 5 of a call that no handler makes; see chain.
+func (g *gather) logged(r *request, method string, err error) error {
+	return g.chain.logged(r.work.ctx, method, r.came, func(context.Context) error { return err })
 }
 
 // release ends what the request holds but its place on the stream.

@@ -119,6 +119,13 @@ func (f *faults) Submit(ctx context.Context, version int64, gates []dispatch.Sou
 	return f.Store.Submit(ctx, version, gates, items)
 }
 
+func (f *faults) Apply(ctx context.Context, transitions []dispatch.Transition) ([]dispatch.ApplyResult, error) {
+	if err := f.fault(ctx, "Apply"); err != nil {
+		return nil, err
+	}
+	return f.Store.Apply(ctx, transitions)
+}
+
 func (f *faults) BeginPoll(ctx context.Context, poll dispatch.Poll) (dispatch.PollState, error) {
 	if err := f.fault(ctx, "BeginPoll"); err != nil {
 		return dispatch.PollState{}, err

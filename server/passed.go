@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -186,7 +187,7 @@ func (c *chain) Stream(call *relaypb.Call, stream *relay.Stream) *relaypb.Answer
 	}
 	caller, ctx := c.passedBy(stream.Context(), call)
 	_, moved, err := t.during(ctx, call.GetMethod(), func(ctx context.Context) (any, error) {
-		return nil, c.loggedStream(ctx, call.GetMethod(), func(ctx context.Context) error {
+		return nil, c.logged(ctx, call.GetMethod(), time.Now(), func(ctx context.Context) error {
 			if err := c.limits.Stream(call.GetMethod()); err != nil {
 				return err
 			}

@@ -31,7 +31,10 @@ const maxUnanswered = 1000
 // heartbeats. A client that reads so slowly is as one that reads nothing.
 const mostUnread = 2*maxUnanswered + 100
 
-// workers are goroutines that serve one request after another: see streamWorkers.
+// maxIdle are how many goroutines wait for the next request, with stacks that have grown to what a request takes.
+const maxIdle = 64
+
+// workers are goroutines that serve one request after another.
 type workers struct {
 	next chan func()
 	idle atomic.Int64    // of them
@@ -56,7 +59,7 @@ func (w *workers) do(f func()) {
 // await waits for the next request; nil: enough others do.
 func (w *workers) await() func() {
 	defer w.idle.Add(-1)
-	if w.idle.Add(1) > streamWorkers {
+	if w.idle.Add(1) > maxIdle {
 		return nil
 	}
 	select {
@@ -84,7 +87,7 @@ type work struct {
 
 	mu    sync.Mutex          // guards what follows
 	waits map[string]*request // fetches, by client token
-	ended bool                // the client has ended its side
+	ended bool                // no more requests begin
 
 	known atomic.Bool // a heartbeat was answered: the session is the collector's
 
@@ -111,14 +114,15 @@ func (s *dispatchService) Work(stream pb.DispatchService_WorkServer) error {
 
 func (c *chain) work(stream *decodedStream) error {
 	ctx, end := context.WithCancelCause(stream.ctx)
-	defer end(nil)
 	w := &work{
 		chain: c, stream: stream, caller: stream.caller, ctx: ctx, end: end,
 		waits: make(map[string]*request), beats: make(chan *pb.HeartbeatRequest), room: semaphore.NewWeighted(maxUnanswered),
 		wake: make(chan struct{}, 1),
 	}
 	defer w.undoUnsent()
+	defer w.calls.Wait() // none goes on when all handlers have returned, and with them the server
 	defer w.giveUpFetches()
+	defer end(nil)
 	ended := make(chan error, 2)
 	go func() { ended <- w.receive() }()
 	go func() { ended <- w.beat() }()
@@ -198,7 +202,9 @@ func (w *work) receive() error {
 		}
 		w.identify(req)
 		r := &request{work: w, caller: caller, WorkRequest: req, came: time.Now()}
-		w.enter(r)
+		if !w.enter(r) {
+			return context.Cause(w.ctx)
+		}
 		// What it waits for, heartbeats do not wait for.
 		w.chain.workers.do(func() { w.begin(r) })
 	}
@@ -314,21 +320,22 @@ func isIdle(reason pb.EmptyReason) bool {
 	}
 }
 
-// enter begins a request. A fetch is in place of one with the same client token: its client has left that one.
-func (w *work) enter(r *request) {
-	w.calls.Add(1)
-	token := r.GetFetch().GetClientToken()
-	if token == "" {
-		return
-	}
+// enter begins a request, unless the stream has ended. A fetch is in place of one with the same client token: its client has left
+// that one.
+func (w *work) enter(r *request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if before := w.waits[token]; before != nil {
-		before.giveUp()
+	if w.ended {
+		return false
 	}
-	if w.waits[token] = r; w.ended {
-		r.giveUp()
+	w.calls.Add(1)
+	if token := r.GetFetch().GetClientToken(); token != "" {
+		if before := w.waits[token]; before != nil {
+			before.giveUp()
+		}
+		w.waits[token] = r
 	}
+	return true
 }
 
 // left ends a request.
@@ -341,7 +348,7 @@ func (w *work) left(r *request) {
 	w.calls.Done()
 }
 
-// giveUpFetches gives up those that wait, and all that come.
+// giveUpFetches gives up those that wait. No more requests begin.
 func (w *work) giveUpFetches() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -559,4 +561,71 @@ func TestDispatchService_Work_ownerMoves(t *testing.T) {
 	w.settled(w.report(succeeded(leased)), pb.ReportCode_REPORT_CODE_OK)
 	b.submit(t, "news", "https://b.example/")
 	w.granted(waits, 1)
+}
+
+// stuck makes a report of a stream hang in the store until release.
+func (w *worker) stuck(b *bed, report *pb.TaskReport) (id uint64, release func()) {
+	w.t.Helper()
+	stuck := make(chan struct{})
+	b.store.breakCall("Apply", func() error { <-stuck; return nil })
+	release = sync.OnceFunc(func() { b.store.breakCall("Apply", nil); close(stuck) })
+	w.t.Cleanup(release)
+	id = w.report(report)
+	synctest.Wait()
+	return id, release
+}
+
+// A report that came on a stream is a call at work, and is logged as a call, and so is a fetch.
+func TestDispatchService_Work_counted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{Busy: 1, LogCalls: true})
+		leased := b.leased(t)
+		b.submit(t, "news", "https://b.example/")
+		w := works(t, b)
+		id, release := w.stuck(b, succeeded(leased))
+		_, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{})
+		wantFault(t, err, codes.ResourceExhausted, "RATE_LIMITED")
+		release()
+		w.settled(id, pb.ReportCode_REPORT_CODE_OK)
+		synctest.Wait()
+		if _, err := b.admin.GetStats(t.Context(), &pb.GetStatsRequest{}); err != nil {
+			t.Errorf("once the report is settled: %v", err)
+		}
+		fetched := w.fetch("t1", 1)
+		w.granted(fetched, 1)
+		carried := w.fetch("t2", 1, succeeded(leased))
+		w.settled(carried, pb.ReportCode_REPORT_CODE_ALREADY_REPORTED)
+		b.submit(t, "news", "https://c.example/")
+		w.granted(carried, 1)
+		synctest.Wait()
+		for method, want := range map[string]int{"ReportTask": 2, "FetchTask": 3} { // one of leased
+			lines := b.logs.FilterMessage("finished call").FilterLevelExact(zap.InfoLevel).FilterField(zap.String("grpc.method", method))
+			if lines.Len() != want {
+				t.Errorf("the log has %d lines of %s, want %d", lines.Len(), method, want)
+			}
+		}
+	})
+}
+
+// What came on a stream that was cut goes on, and the server ends no sooner: its store is closed then.
+func TestDispatchService_Work_cutReport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		w := works(t, b)
+		_, release := w.stuck(b, succeeded(b.leased(t)))
+		w.cut()
+		b.stop()
+		time.Sleep(2 * time.Second) // virtual
+		select {
+		case err := <-b.stopped:
+			t.Fatalf("the server ended (%v) while a report was settled", err)
+		default:
+		}
+		release()
+		if err := <-b.stopped; err != nil {
+			t.Error(err)
+		}
+	})
 }
