@@ -127,6 +127,7 @@ func (s *Server) dueReports(ctx context.Context) int64 {
 // drains. The only dispatcher takes the reports that come soon: gRPC's GracefulStop refuses new calls, on open connections
 // too, and collectors that stop as well have no other time. Those of others come when a dispatcher is there again; until
 // then their leases stand. Then streams are asked to reconnect, and calls in flight end, over HTTP too, or the time is up.
+// GracefulStop returns once all handlers have, also where Stop has ended their calls, so that none works on a closed store.
 // Metrics and probes are served until then.
 func (s *Server) drain(ctx context.Context) {
 	began := time.Now()

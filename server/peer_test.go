@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
@@ -305,4 +306,63 @@ func TestServer_heartbeatUnread(t *testing.T) {
 		}
 		<-sent
 	})
+}
+
+// What answers hold is bounded by address too, until they are sent: a client that reads may get any number, also beside a stream that
+// stays open, and one that does not read loses its connection.
+func TestServer_unreadAnswers(t *testing.T) {
+	t.Parallel()
+	n := onNetwork(t, server.Config{HTTP: server.Off, MaxAddressBytes: 16 << 20})
+	conn := n.client(t, nil)
+	beats, err := pb.NewDispatchServiceClient(conn).Heartbeat(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, beats, beatOf())
+	if _, err := pb.NewSourceServiceClient(conn).CreateSource(t.Context(), &pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news"}}); err != nil {
+		t.Fatal(err)
+	}
+	tasks := pb.NewTaskServiceClient(conn)
+	submitted, err := tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{
+		{SourceId: "news", Url: "https://a.example/", Payload: make([]byte, 200<<10)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &pb.GetTaskRequest{TaskId: submitted.GetResults()[0].GetTaskId()}
+	for range 100 {
+		if _, err := tasks.GetTask(t.Context(), ask); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exchange(t, beats, beatOf())
+
+	raw := n.dial(t)
+	framer := http2.NewFramer(raw, raw)
+	if _, err := io.WriteString(raw, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	request, err := proto.Marshal(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...)
+	for i := range uint32(100) {
+		var block bytes.Buffer
+		callHeaders(t, &block, pb.TaskService_GetTask_FullMethodName)
+		err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block.Bytes(), EndHeaders: true})
+		if err == nil {
+			err = framer.WriteData(2*i+1, true, message)
+		}
+		if err != nil {
+			break // it is closed
+		}
+	}
+	if !closed(t, raw) {
+		t.Error("20 MB of answers that nobody reads are held")
+	}
+	exchange(t, beats, beatOf())
 }

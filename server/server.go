@@ -96,11 +96,6 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	return s, nil
 }
 
-// streamWorkers are goroutines that serve one call after another, whose stacks have grown to what a call takes; growing
-// a new one's is a fifth of what a small call costs. Calls beyond them, parked fetches in the first place, get
-// goroutines of their own.
-const streamWorkers = 64
-
 // How much of one call, and of all calls of a connection, a client may send ahead. A stream that nobody reads holds no more
 // than its window; one that is read gets room for the message that has begun. Fixed,
 // since what grpc-go does otherwise is to estimate them by a ping for about each message
@@ -111,12 +106,8 @@ const (
 	connWindow   = 4 << 20
 )
 
-// What a client may take before it is known: the bytes of the headers of a call, and the
-// time of the handshakes of its connection.
-const (
-	maxHeaderBytes   = 64 << 10
-	handshakeTimeout = 10 * time.Second
-)
+// maxHeaderBytes is what the headers of a call may have, since they come before it is known who calls.
+const maxHeaderBytes = 64 << 10
 
 // options of the gRPC server. The keepalive settings let clients keep idle connections open through proxies, and parked
 // polls outlive the age of a connection.
@@ -124,16 +115,12 @@ func (s *Server) options() []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(s.cfg.MaxReceiveBytes + relay.MaxOverhead), // the codec has the limit of requests
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxConcurrentStreams(s.cfg.MaxConcurrentStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: s.cfg.KeepaliveMinTime, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: s.cfg.KeepaliveTime, Timeout: s.cfg.KeepaliveTimeout,
 			MaxConnectionAge: s.cfg.MaxConnectionAge, MaxConnectionAgeGrace: s.cfg.MaxConnectionAgeGrace,
 		}),
-		// Stop waits for handlers, so that none works on a closed store.
-		grpc.WaitForHandlers(true),
-		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 	}

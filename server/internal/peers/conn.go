@@ -1,10 +1,12 @@
 package peers
 
 import (
+	"math"
 	"net"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -12,6 +14,9 @@ import (
 
 // writeTimeout is how long one write to a connection may take: a peer that reads nothing at all is gone.
 const writeTimeout = 20 * time.Second
+
+// handshakeTimeout is how long the handshakes of a connection may take, before it is known whose it is.
+const handshakeTimeout = 10 * time.Second
 
 // Conn is a connection, with what its peer holds.
 type Conn struct {
@@ -26,11 +31,14 @@ type Conn struct {
 	entering uint32 // the stream whose headers came last
 	rest     []byte // what was read behind them
 
+	// unsent is how many bytes of answers its peer holds, beside held; negative: none are counted any more. Whoever takes from it
+	// holds mu. Handlers that add do not: they would wait for each other at each answer.
+	unsent atomic.Int64
+
 	mu       sync.Mutex // guards the rest
 	streams  map[uint32]stream
 	answered []answered // the last of those calls that have a lost
 	held     int
-	unsent   int // of it, bytes of answers
 	closed   bool
 	trusted  bool // it may hold what it needs
 }
@@ -53,6 +61,14 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // RemoteAddr is the address of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return &remoteAddress{c.Conn.RemoteAddr(), c} }
+
+// SetDeadline sets the deadline of the handshakes. grpc-go sets it for nothing else, and would give them two minutes.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if !t.IsZero() {
+		t = time.Now().Add(handshakeTimeout)
+	}
+	return c.Conn.SetDeadline(t)
+}
 
 // Read reads. It yields after a full read, so that a fast sender does not starve others.
 func (c *Conn) Read(b []byte) (int, error) {
@@ -104,6 +120,7 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	held, streams, closed := c.held, c.streams, c.closed
 	c.held, c.streams, c.answered, c.closed = 0, nil, nil, true
+	c.countsNoMore()
 	c.mu.Unlock()
 	if closed {
 		return nil
@@ -140,11 +157,11 @@ func (c *Conn) hold(bytes int) {
 // Answer counts a message that was answered until it is sent, as far as can be known: a stream that is reset while its answer
 // waits does not show how much that was. So this is too much rather than too little, until no stream is open.
 func (c *Conn) Answer(bytes int) {
-	c.mu.Lock()
-	c.unsent += messageHeader + bytes
-	c.hold(messageHeader + bytes)
-	c.mu.Unlock()
-	c.peers.overflow(c.from)
+	n := int64(messageHeader + bytes)
+	if c.unsent.Add(n) >= 0 {
+		c.from.held.Add(n)
+		c.peers.overflow(c.from)
+	}
 }
 
 // sentOf counts what was sent of an answer. What came for it counts no more.
@@ -157,15 +174,28 @@ func (c *Conn) sentOf(id uint32, bytes int) {
 		c.streams[id] = s
 		c.hold(-whole)
 	}
-	bytes = min(bytes, c.unsent)
-	c.unsent -= bytes
-	c.hold(-bytes)
+	c.forget(int64(bytes))
+}
+
+// forget takes from the bytes of answers, by one who holds the lock.
+func (c *Conn) forget(bytes int64) {
+	if bytes = min(bytes, c.unsent.Load()); bytes > 0 {
+		c.unsent.Add(-bytes)
+		c.from.held.Add(-bytes)
+	}
+}
+
+// countsNoMore ends the count of answers, by one who holds the lock.
+func (c *Conn) countsNoMore() {
+	if unsent := c.unsent.Swap(math.MinInt64 / 2); unsent > 0 {
+		c.from.held.Add(-unsent)
+	}
 }
 
 func (c *Conn) holds() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.held
+	return c.held + max(int(c.unsent.Load()), 0)
 }
 
 // open counts a new stream.
@@ -197,8 +227,7 @@ func (c *Conn) end(id uint32, reset bool) {
 	c.count(-1)
 	c.hold(-s.part - s.whole)
 	if len(c.streams) == 0 {
-		c.hold(-c.unsent)
-		c.unsent = 0
+		c.forget(math.MaxInt64)
 	}
 	switch {
 	case s.lost == nil:

@@ -279,6 +279,7 @@ func Trust(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hold(-c.held)
+	c.countsNoMore()
 	c.trusted = true
 }
 
