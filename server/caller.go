@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -156,11 +155,7 @@ func (c *chain) meet(ctx context.Context, caller *auth.Caller, req any) error {
 	if err := caller.Covers(req); err != nil {
 		return err
 	}
-	peer := cmp.Or(peers.Key(ctx), addressOf(ctx))
-	if caller != nil {
-		peer = caller.Identity
-	}
-	if c.backend.d().Meet(ctx, newcomer(req, peer, id), c.newcomers) {
+	if c.backend.d().Meet(ctx, newcomer(req, countedBy(ctx, caller), id), c.newcomers) {
 		return nil
 	}
 	c.peers.Refused.WithLabelValues(peers.LimitNewcomers).Inc()
@@ -169,6 +164,17 @@ func (c *chain) meet(ctx context.Context, caller *auth.Caller, req any) error {
 		Text:  "more collector ids of this caller than are allowed were granted nothing yet",
 		Pairs: []string{"limit", strconv.Itoa(c.newcomers), "collector_id", id},
 	}
+}
+
+// countedBy is what the new collector ids of a call are counted by.
+func countedBy(ctx context.Context, caller *auth.Caller) string {
+	if caller != nil {
+		return caller.Identity
+	}
+	if key := peers.Key(ctx); key != "" {
+		return key
+	}
+	return addressOf(ctx)
 }
 
 // newcomer is the collector of a call by a peer, with some of the leases that the call names.
