@@ -134,12 +134,11 @@ func (c *chain) countedStream(srv any, with grpc.ServerStream, info *grpc.Stream
 	return c.metered.stream(srv, with, info, func(srv any, with grpc.ServerStream) error { return c.stream(srv, with, info, handler) })
 }
 
-// options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them, and whose
-// requests have at most so many bytes.
-func (c *chain) options(maxBytes int) []grpc.ServerOption {
+// options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them.
+func (c *chain) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(c.tapped),
-		grpc.CustomCodec(envelopeCodec{maxBytes}), //nolint:staticcheck // stable throughout 1.x; what replaces it is of the whole process, or experimental
+		grpc.CustomCodec(envelopeCodec{}), //nolint:staticcheck // stable throughout 1.x; what replaces it is of the whole process, or experimental
 		grpc.RPCDecompressor(packedRequests{}),    //nolint:staticcheck // what replaces it is of the whole process, and packs answers too
 	}
 }

@@ -22,14 +22,17 @@ import (
 	"github.com/waggle-crawl/waggle/server/internal/peers"
 )
 
-// envelope holds the request of a call, or a message of a stream, or the error of decoding it. A request that cannot be
-// decoded (a string that is not UTF-8, bytes that are no message) is invalid, and its caller's fault; gRPC would return it
-// as INTERNAL, before the chain runs.
+// envelope holds the request of a call, or a message of a stream, or the error of decoding it. A transport puts in what has come; it
+// is decoded once it is admitted, when the transport keeps nothing of it any more. A request that cannot be decoded (a string that is
+// not UTF-8, bytes that are no message) is invalid, and its caller's fault; gRPC would return it as INTERNAL, before the chain runs.
 type envelope struct {
 	message any
 	err     error
-	keep    bool   // the request may be passed on: raw has its bytes, and it is decoded by unpack, if at all
-	raw     []byte // in the encoding of protobuf
+	came    bool
+	data    []byte                            // that came and is not decoded
+	other   func([]byte, proto.Message) error // decodes data; nil: it is of protobuf
+	keep    bool                              // the request may be passed on: raw has its bytes, and it is decoded by unpack, if at all
+	raw     []byte                            // in the encoding of protobuf
 	decoded bool
 	// admit lets a request of so many bytes be unpacked and decoded.
 	admit func(bytes int) (leave func(), err error)
@@ -43,10 +46,18 @@ func (e *envelope) end() {
 	}
 }
 
-// decode admits data by its size, unpacked, and decodes it. The data is the envelope's from then on.
-func (e *envelope) decode(data []byte, maxBytes int, isProto bool, unmarshal func([]byte, proto.Message) error) {
-	if e.leave != nil {
+// put puts in a message, which is the envelope's from then on.
+func (e *envelope) put(data []byte, other func([]byte, proto.Message) error) {
+	if e.came {
 		e.err = &dispatch.FieldError{Field: "request", Limit: "has more than one message"}
+	}
+	e.came, e.data, e.other = true, data, other
+}
+
+// decode admits what was put in by its size, unpacked, and decodes it.
+func (e *envelope) decode(maxBytes int) {
+	data := e.data
+	if e.data = nil; e.err != nil {
 		return
 	}
 	size, packed := unpackedSize(data)
@@ -62,17 +73,27 @@ func (e *envelope) decode(data []byte, maxBytes int, isProto bool, unmarshal fun
 			return
 		}
 	}
-	if e.keep && isProto {
-		e.raw = data
+	if e.raw = data; e.keep && e.other == nil {
 		return
 	}
-	if err := unmarshal(data, e.message.(proto.Message)); err != nil { //nolint:forcetypeassert // as all requests of gRPC are
-		e.err = undecodable(err)
+	if e.err = e.unmarshal(); e.err != nil || !e.keep {
+		e.raw = nil
 		return
 	}
-	if e.decoded = true; e.keep {
-		e.raw, e.err = proto.Marshal(e.message.(proto.Message)) //nolint:forcetypeassert // as all requests of gRPC are
+	e.raw, e.err = proto.Marshal(e.message.(proto.Message)) //nolint:forcetypeassert // as all requests of gRPC are
+}
+
+// unmarshal decodes raw.
+func (e *envelope) unmarshal() error {
+	unmarshal := proto.Unmarshal
+	if e.other != nil {
+		unmarshal = e.other
 	}
+	if err := unmarshal(e.raw, e.message.(proto.Message)); err != nil { //nolint:forcetypeassert // as all requests of gRPC are
+		return undecodable(err)
+	}
+	e.decoded = true
+	return nil
 }
 
 // unpack decodes a request that was kept.
@@ -80,11 +101,7 @@ func (e *envelope) unpack() error {
 	if e.decoded {
 		return nil
 	}
-	if err := proto.Unmarshal(e.raw, e.message.(proto.Message)); err != nil { //nolint:forcetypeassert // as all requests of gRPC are
-		return undecodable(err)
-	}
-	e.decoded = true
-	return nil
+	return e.unmarshal()
 }
 
 // undecodable is the error of a request that does not decode.
@@ -101,9 +118,7 @@ func undecodable(err error) error {
 }
 
 // envelopeCodec is gRPC's codec for protobuf, for envelopes and answers: every service goes through the chain.
-type envelopeCodec struct {
-	maxBytes int // of a request, unpacked
-}
+type envelopeCodec struct{}
 
 // String names it.
 func (envelopeCodec) String() string { return "envelopes" }
@@ -124,14 +139,13 @@ func (c envelopeCodec) Marshal(v any) ([]byte, error) {
 	}
 }
 
-// Unmarshal decodes into the message of an envelope, or what another dispatcher sends.
-func (c envelopeCodec) Unmarshal(data []byte, v any) error {
-	e, ok := v.(*envelope)
-	if !ok {
-		return proto.Unmarshal(data, v.(proto.Message)) //nolint:forcetypeassert // as all messages of gRPC are
+// Unmarshal puts a message into an envelope, or decodes what another dispatcher sends.
+func (envelopeCodec) Unmarshal(data []byte, v any) error {
+	if e, ok := v.(*envelope); ok {
+		e.put(data, nil)
+		return nil
 	}
-	e.decode(data, c.maxBytes, true, proto.Unmarshal)
-	return nil
+	return proto.Unmarshal(data, v.(proto.Message)) //nolint:forcetypeassert // as all messages of gRPC are
 }
 
 // packedRequests leaves requests that gzip has packed as they are. grpc-go would unpack them before they are admitted, so
@@ -212,7 +226,7 @@ func streamInfo(desc *grpc.ServiceDesc, stream *grpc.StreamDesc) *grpc.StreamSer
 }
 
 // call makes a call of a unary method of srv, of either transport. ctx has who asks, as gRPC has it: metadata, and the peer
-// with its address and what its connection proves. receive decodes the request into the envelope; of a caller who is
+// with its address and what its connection proves. receive puts the request into the envelope; of a caller who is
 // refused nothing is read.
 func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.MethodHandler, receive func(*envelope) error) (any, error) {
 	caller, refused := c.admit(ctx, method)
@@ -226,7 +240,11 @@ func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.M
 			return nil
 		}
 		e.message = req
-		return receive(e)
+		if err := receive(e); err != nil {
+			return err
+		}
+		e.decode(c.maxBytes)
+		return nil
 	}
 	return handler(srv, ctx, decode, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		here := func() grpc.UnaryHandler { return c.here(caller, e, method, handler) }
@@ -309,6 +327,7 @@ func (s *decodedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(&e); err != nil {
 		return err
 	}
+	e.decode(s.chain.maxBytes)
 	e.end()
 	if e.err != nil {
 		return e.err

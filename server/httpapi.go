@@ -65,8 +65,8 @@ type httpAPI struct {
 func newHTTPAPI(cfg *Config, c *chain) *httpAPI {
 	options := []connecthttp.Option{
 		connecthttp.WithReadMaxBytes(cfg.MaxReceiveBytes),
-		connecthttp.WithCodecs(httpCodec{connect.CodecNameProto, cfg.MaxReceiveBytes, proto.Unmarshal, proto.Marshal},
-			httpCodec{connect.CodecNameJSON, cfg.MaxReceiveBytes, fromJSON, toJSON}),
+		connecthttp.WithCodecs(httpCodec{connect.CodecNameProto, nil, proto.Marshal},
+			httpCodec{connect.CodecNameJSON, fromJSON, toJSON}),
 		// As over gRPC: what is packed is unpacked once it is admitted, and answers are not packed.
 		connecthttp.WithCompressors(stillPacked{connectgzip.New()}), connecthttp.WithCompressMinBytes(math.MaxInt),
 	}
@@ -352,9 +352,6 @@ func (h *httpCall) receive(ctx context.Context, stream connect.ServerStream, e *
 	err := stream.Receive(e)
 	var refused *connect.Error
 	switch {
-	case err == nil && e.leave == nil && e.err == nil: // an empty message comes to no codec
-		e.leave, e.err = e.admit(0)
-		return nil
 	case err == nil:
 		return nil
 	case errors.Is(err, io.EOF):

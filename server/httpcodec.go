@@ -12,7 +12,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connectgzip"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -29,15 +28,12 @@ type httpAnswer struct {
 // httpCodec is a codec for envelopes and answers.
 type httpCodec struct {
 	name      string
-	maxBytes  int // of a request, unpacked
-	unmarshal func([]byte, proto.Message) error
+	unmarshal func([]byte, proto.Message) error // nil: the encoding is that of protobuf
 	marshal   func(proto.Message) ([]byte, error)
 }
 
 // Name is the name of the encoding.
 func (c httpCodec) Name() string { return c.name }
-
-func (c httpCodec) isProto() bool { return c.name == connect.CodecNameProto }
 
 // MarshalWrite encodes an answer, or a status of gRPC.
 func (c httpCodec) MarshalWrite(_ context.Context, dst io.Writer, v any) error {
@@ -47,7 +43,7 @@ func (c httpCodec) MarshalWrite(_ context.Context, dst io.Writer, v any) error {
 	}
 	var data []byte
 	var err error
-	if passed, ok := v.(*encoded); ok && c.isProto() {
+	if passed, ok := v.(*encoded); ok && c.unmarshal == nil {
 		data = passed.data
 	} else {
 		if ok {
@@ -67,13 +63,13 @@ func (c httpCodec) MarshalWrite(_ context.Context, dst io.Writer, v any) error {
 	return err
 }
 
-// UnmarshalRead decodes into an envelope.
+// UnmarshalRead puts a message into an envelope.
 func (c httpCodec) UnmarshalRead(_ context.Context, src io.Reader, v any) error {
 	data, err := io.ReadAll(src)
 	if err != nil {
 		return err
 	}
-	v.(*envelope).decode(data, c.maxBytes, c.isProto(), c.unmarshal) //nolint:forcetypeassert // see receive
+	v.(*envelope).put(data, c.unmarshal) //nolint:forcetypeassert // see receive
 	return nil
 }
 

@@ -125,7 +125,7 @@ func (m *moving) receive() {
 		err := m.client.RecvMsg(e)
 		if err == nil {
 			err = recovered(func() error {
-				if e.err != nil {
+				if e.decode(m.chain.maxBytes); e.err != nil {
 					return e.err
 				}
 				if err := e.unpack(); err != nil {
@@ -204,7 +204,7 @@ func (s *localStream) RecvMsg(to any) error {
 			return context.Cause(s.ctx)
 		}
 	}
-	to.(*envelope).decode(beat, m.chain.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
+	to.(*envelope).put(beat, nil) //nolint:forcetypeassert // see decodedStream
 	return nil
 }
 

@@ -91,7 +91,8 @@ func (c *chain) Unary(ctx context.Context, call *relaypb.Call) (*relaypb.Answer,
 	defer e.end()
 	decode := func(req any) error { //nolint:unparam // as gRPC has it
 		e.message = req
-		e.decode(call.GetRequest(), c.maxBytes, true, proto.Unmarshal)
+		e.put(call.GetRequest(), nil)
+		e.decode(c.maxBytes)
 		return nil
 	}
 	resp, moved, err := t.during(ctx, call.GetMethod(), func(ctx context.Context) (any, error) {
@@ -191,7 +192,7 @@ func (c *chain) Stream(call *relaypb.Call, stream *relay.Stream) *relaypb.Answer
 			if err := c.limits.Stream(call.GetMethod()); err != nil {
 				return err
 			}
-			return c.recoverStream(of.service, &decodedStream{&passedStream{stream, c.maxBytes}, ctx, caller, c, peers.Beats}, of.info, of.stream)
+			return c.recoverStream(of.service, &decodedStream{&passedStream{stream}, ctx, caller, c, peers.Beats}, of.info, of.stream)
 		})
 	})
 	if moved || isDrainStatus(err) {
@@ -204,16 +205,12 @@ func (c *chain) Stream(call *relaypb.Call, stream *relay.Stream) *relaypb.Answer
 }
 
 // passedStream is a stream that was passed on, as handlers have it.
-type passedStream struct {
-	*relay.Stream
-
-	maxBytes int
-}
+type passedStream struct{ *relay.Stream }
 
 // RecvMsg receives into an envelope.
 func (s *passedStream) RecvMsg(m any) error {
 	return s.Stream.RecvMsg(func(data []byte) {
-		m.(*envelope).decode(data, s.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
+		m.(*envelope).put(data, nil) //nolint:forcetypeassert // see decodedStream
 	})
 }
 

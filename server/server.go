@@ -131,7 +131,7 @@ func (s *Server) options() []grpc.ServerOption {
 		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config("h2"))))
 	}
 	options = append(options, grpc.Creds(creds))
-	return append(options, s.chain.options(s.cfg.MaxReceiveBytes)...)
+	return append(options, s.chain.options()...)
 }
 
 // plain reports whether gRPC is served without TLS.

@@ -518,7 +518,7 @@ func (b *workBeats) RecvMsg(to any) error {
 		if err != nil {
 			return err
 		}
-		to.(*envelope).decode(data, b.work.chain.maxBytes, true, proto.Unmarshal) //nolint:forcetypeassert // see decodedStream
+		to.(*envelope).put(data, nil) //nolint:forcetypeassert // see decodedStream
 		return nil
 	case <-b.work.ctx.Done():
 		return context.Cause(b.work.ctx)

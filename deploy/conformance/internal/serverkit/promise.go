@@ -105,6 +105,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 
 // services are the clients of one dispatcher.
 type services struct {
+	dial     func(...grpc.DialOption) (*grpc.ClientConn, error)
 	conn     *grpc.ClientConn
 	dispatch wagglev1.DispatchServiceClient
 	tasks    wagglev1.TaskServiceClient
@@ -132,7 +133,7 @@ func connect(o Options) (list []services, closeAll func(), err error) {
 			return nil, nil, err
 		}
 		list = append(list, services{
-			conn: conn, dispatch: wagglev1.NewDispatchServiceClient(conn), tasks: wagglev1.NewTaskServiceClient(conn),
+			dial: config.Dial, conn: conn, dispatch: wagglev1.NewDispatchServiceClient(conn), tasks: wagglev1.NewTaskServiceClient(conn),
 			sources: wagglev1.NewSourceServiceClient(conn), queues: wagglev1.NewQueueServiceClient(conn),
 			holds: wagglev1.NewHoldServiceClient(conn), admin: wagglev1.NewAdminServiceClient(conn),
 		})
