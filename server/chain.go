@@ -80,15 +80,8 @@ type chain struct {
 	trouble *zap.Logger
 	success bool // log calls that succeed as info
 
-	metered       interceptors // 3
 	recoverUnary  grpc.UnaryServerInterceptor
 	recoverStream grpc.StreamServerInterceptor
-}
-
-// interceptors are one for calls and one for streams.
-type interceptors struct {
-	unary  grpc.UnaryServerInterceptor
-	stream grpc.StreamServerInterceptor
 }
 
 // Of calls that failed for one trouble, the first few in a while are enough.
@@ -118,7 +111,6 @@ func (s *Server) newChain() *chain {
 		log: sampled(time.Second, burst, 100), whole: log,
 		trouble: sampled(troubleEach, min(burst, troubleLines), 0), success: s.cfg.LogCalls,
 		recoverUnary: recovery.UnaryServerInterceptor(onPanic), recoverStream: recovery.StreamServerInterceptor(onPanic),
-		metered: interceptors{s.metrics.calls.UnaryServerInterceptor(), s.metrics.calls.StreamServerInterceptor()},
 	}
 	c.gather = &gather{chain: c}
 	return c
@@ -126,20 +118,32 @@ func (s *Server) newChain() *chain {
 
 // counted is a call from 3 on.
 func (c *chain) counted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	return c.metered.unary(ctx, req, info, func(ctx context.Context, req any) (any, error) { return c.unary(ctx, req, info, handler) })
+	of := c.metrics.calls.methods[info.FullMethod]
+	began := of.begin()
+	of.received.Inc()
+	resp, err := c.unary(ctx, req, info, handler)
+	if err == nil {
+		of.sent.Inc()
+	}
+	of.end(began, err)
+	return resp, err
 }
 
 // countedStream is a stream from 3 on.
 func (c *chain) countedStream(srv any, with grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return c.metered.stream(srv, with, info, func(srv any, with grpc.ServerStream) error { return c.stream(srv, with, info, handler) })
+	of := c.metrics.calls.methods[info.FullMethod]
+	began := of.begin()
+	err := c.stream(srv, &countedStream{with, of}, info, handler)
+	of.end(began, err)
+	return err
 }
 
 // options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them.
 func (c *chain) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(c.tapped),
-		grpc.CustomCodec(envelopeCodec{}), //nolint:staticcheck // stable throughout 1.x; what replaces it is of the whole process, or experimental
-		grpc.RPCDecompressor(packedRequests{}),    //nolint:staticcheck // what replaces it is of the whole process, and packs answers too
+		grpc.CustomCodec(envelopeCodec{}),      //nolint:staticcheck // stable throughout 1.x; what replaces it is of the whole process, or experimental
+		grpc.RPCDecompressor(packedRequests{}), //nolint:staticcheck // what replaces it is of the whole process, and packs answers too
 	}
 }
 

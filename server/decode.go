@@ -188,12 +188,13 @@ func unpacked(data []byte, size int) ([]byte, error) {
 
 // decoded is desc with its calls in the chain, as gRPC serves them.
 func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+	c.metrics.calls.add(desc)
 	out := *desc
 	out.Methods, out.Streams = slices.Clone(desc.Methods), slices.Clone(desc.Streams)
 	for i, method := range desc.Methods {
 		name := "/" + desc.ServiceName + "/" + method.MethodName
 		out.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			growStack(len(name))
+			growStack(name)
 			resp, err := c.call(ctx, name, srv, method.Handler, func(e *envelope) error { return decode(e) })
 			if err != nil {
 				return nil, err
@@ -210,12 +211,26 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return &out
 }
 
-// growStack makes room on the stack at once for what a call takes. It is that of a new goroutine, and to grow it step by step, with
-// ever more frames to move, would be an eighth of what a small call costs.
-//
+// growStack makes room on the stack at once for what a call takes, that of a new goroutine being small. To grow it step by step, with
+// ever more frames to move, is an eighth of what a small call costs. What settles leases goes down to the store; a fetch that waits
+// keeps its stack, and has others claim for it.
+func growStack(method string) {
+	if admit.Keeps(method) {
+		growTo16K(len(method))
+	} else {
+		growTo8K(len(method))
+	}
+}
+
 //go:noinline
-func growStack(i int) byte {
+func growTo8K(i int) byte {
 	var room [4500]byte
+	return room[i]
+}
+
+//go:noinline
+func growTo16K(i int) byte {
+	var room [11000]byte
 	return room[i]
 }
 

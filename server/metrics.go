@@ -9,7 +9,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -22,7 +21,7 @@ import (
 // [engine.Config]. None of them is labeled by source, queue, task or collector, so their number does not grow.
 type Metrics struct {
 	registry *prometheus.Registry
-	calls    *grpcprom.ServerMetrics
+	calls    *callMetrics
 
 	fetchWait *prometheus.HistogramVec
 	granted   prometheus.Counter
@@ -46,8 +45,7 @@ func NewMetrics() *Metrics {
 	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts{Name: name, Help: help} }
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		calls: grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
-			grpcprom.WithHistogramBuckets([]float64{.001, .005, .02, .1, .5, 2, 10, 31}))),
+		calls:    newCallMetrics(),
 		fetchWait: prometheus.NewHistogramVec(histogram("waggle_fetch_wait_seconds",
 			"Time from the receipt of a FetchTask to its grant or empty answer, by whether it was granted something.",
 			.001, .005, .02, .1, .5, 1, 5, 10, 30), []string{"granted"}),
@@ -82,7 +80,7 @@ func NewMetrics() *Metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.calls, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait,
+		m.calls.started, m.calls.handled, m.calls.received, m.calls.sent, m.calls.took, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait,
 	)
 	return m
 }

@@ -183,7 +183,6 @@ func (s *Server) register() {
 	if s.cfg.Reflection {
 		reflection.Register(inChain{s.grpc, s.chain, nil})
 	}
-	s.metrics.calls.InitializeMetrics(s.grpc)
 	// Last, since it is for other dispatchers: it has no metrics, roles or health, is not shown by reflection, and proves itself.
 	s.passed = &relay.Service{
 		To: s.chain, MaxAge: s.cfg.MaxConnectionAge / 2, MaxBytes: s.cfg.MaxReceiveBytes + relay.MaxOverhead, Closing: s.closing, Trusted: peers.Trust,
