@@ -51,7 +51,7 @@ func TestBackend_CommandPanics(t *testing.T) {
 				"a read":   func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
 				"a change": func(ctx context.Context) error { _, err := s.Unblock(ctx, "q"); return err },
 				"a snapshot": func(context.Context) error {
-					return s.Snapshot(backend.AllShards, func() {}, func([]byte) error { return nil })
+					return s.Snapshot(backend.AllShards, backend.Snapshot{Write: func([]byte) error { return nil }})
 				},
 				"ping": s.Ping,
 			} {

@@ -264,7 +264,9 @@ func TestBackend_Snapshot(t *testing.T) {
 		}()
 		synctest.Wait()
 		made := make(chan error, 1)
-		go func() { made <- s.Snapshot(backend.AllShards, func() {}, func([]byte) error { return nil }) }()
+		go func() {
+			made <- s.Snapshot(backend.AllShards, backend.Snapshot{Write: func([]byte) error { return nil }})
+		}()
 		synctest.Wait()
 		if len(made) == 0 {
 			t.Error("a snapshot waits for groups that are on their way")
@@ -356,7 +358,7 @@ func (k *keyed) Release(context.Context) error { return nil }
 func TestBackend_SnapshotAway(t *testing.T) {
 	t.Parallel()
 	k := new(keyed)
-	snapshot := func() error { return k.owner.Snapshot(0, func() {}, func([]byte) error { return nil }) }
+	snapshot := func() error { return k.owner.Snapshot(0, backend.Snapshot{Write: func([]byte) error { return nil }}) }
 	away := func() error {
 		if err := snapshot(); !errors.Is(err, dispatch.ErrStoreUnavailable) {
 			t.Errorf("a snapshot of what is loaded: %v", err)

@@ -25,6 +25,7 @@ import (
 type clock struct {
 	now     func() time.Time
 	backend backend.Backend // nil: nothing outlives the process
+	archive backend.Archive // the same, if it keeps tasks apart
 	keyed   bool            // leases have locks: [backend.Term]
 	broken  atomic.Bool     // a command panicked in its middle
 	failed  chan struct{}   // closed then
@@ -243,7 +244,7 @@ func (s *Store) doIn(ctx context.Context, shard int, c machine.Command) error {
 
 // do makes a change, and returns when the backend has it.
 func (s *shard) do(ctx context.Context, c machine.Command) error {
-	last, err := s.perform(c)
+	last, err := s.performNamed(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -268,6 +269,42 @@ func (s *shard) perform(c machine.Command) (seen, error) {
 	return seen{s.Number, s.last}, err
 }
 
+// performNamed makes a change of tasks that it may name. What it returns waits until the backend has it.
+func (s *shard) performNamed(ctx context.Context, c machine.Command) (seen, error) {
+	s.begin()
+	defer s.end()
+	if named, ok := c.(machine.Named); ok {
+		if err := s.recall(ctx, named); err != nil {
+			return seen{}, err
+		}
+	}
+	err := s.performHeld(c)
+	return seen{s.Number, s.last}, err
+}
+
+// recall has the tasks at hand that are named and apart, while the call holds the mutex: it lets go of that to read them.
+func (s *shard) recall(ctx context.Context, named machine.Named) error {
+	if s.clock.archive == nil {
+		return nil
+	}
+	var r machine.Recall
+	for {
+		keys, err := s.Ask(&r, named)
+		if err != nil {
+			return fmt.Errorf("%w: shard %d: %w", dispatch.ErrStoreUnavailable, s.Number, err)
+		}
+		if keys == nil {
+			return nil
+		}
+		s.mu.Unlock()
+		err = s.clock.archive.Recall(ctx, s.Number, keys, r.Tell)
+		s.begin()
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // performHeld makes a change while the call holds the mutex.
 func (s *shard) performHeld(c machine.Command) error {
 	room, grows := c.Room()
@@ -277,6 +314,20 @@ func (s *shard) performHeld(c machine.Command) error {
 // read reads the shard, and returns when the backend has what was read.
 func (s *shard) read(ctx context.Context, work func(*machine.Shard)) error {
 	return s.clock.durable(ctx, s.look(work))
+}
+
+// readTasks reads tasks of the shard, and returns when the backend has what was read.
+func (s *shard) readTasks(ctx context.Context, ids machine.IDs, work func(*machine.Shard)) error {
+	s.begin()
+	err := s.recall(ctx, ids)
+	if err == nil {
+		work(s.Shard)
+	}
+	last := seen{s.Number, s.last}
+	if s.end(); err != nil {
+		return err
+	}
+	return s.clock.durable(ctx, last)
 }
 
 // look reads the shard. What it returns waits until the backend has what was read.
@@ -290,6 +341,7 @@ func (s *shard) look(work func(*machine.Shard)) seen {
 // end ends a call: it sends hints for what became grantable earlier.
 func (s *shard) end() {
 	hints := s.Hints()
+	s.EndCall()
 	s.mu.Unlock()
 	for _, hint := range hints {
 		s.publish(hint)
@@ -329,7 +381,7 @@ func byPage[C machine.Command](
 	var answers []func()
 	for sh, page := range s.byShard(n, limit, id) {
 		c := of(page)
-		last, err := sh.perform(c)
+		last, err := sh.performNamed(ctx, c)
 		if err != nil {
 			return err
 		}

@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
@@ -26,6 +28,9 @@ func (s *Store) Export(ctx context.Context, each func(*dispatch.PortableBatch) e
 				return err
 			}
 		}
+		if err := sh.exportApart(ctx, each); err != nil {
+			return err
+		}
 	}
 	for _, export := range [...]func(context.Context, func(*dispatch.PortableBatch) error) error{
 		s.exportQueues, s.exportCollectors, s.exportTokens, s.exportTotals,
@@ -35,6 +40,44 @@ func (s *Store) Export(ctx context.Context, each func(*dispatch.PortableBatch) e
 		}
 	}
 	return ctx.Err()
+}
+
+// exportApart gives the tasks that are apart.
+func (s *shard) exportApart(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
+	if s.clock.archive == nil {
+		return nil
+	}
+	var batch dispatch.PortableBatch
+	bytes := 0
+	give := func() error {
+		of := batch
+		if batch, bytes = (dispatch.PortableBatch{}), 0; len(of.Tasks) == 0 {
+			return nil
+		}
+		return each(&of)
+	}
+	err := s.clock.archive.Each(ctx, s.Number, func(entry []byte) error {
+		a, _, ok := codec.CutApart(entry)
+		if !ok {
+			return fmt.Errorf("%w: a task that is apart cannot be read", dispatch.ErrStoreUnavailable)
+		}
+		if a.Kind != codec.Task {
+			return nil
+		}
+		if len(batch.Tasks) == dispatch.MaxPortable || bytes+len(a.Fields) > dispatch.MaxPortableBytes {
+			if err := give(); err != nil {
+				return err
+			}
+		}
+		bytes += len(a.Fields) + machine.ChangedBytes
+		var err error
+		s.look(func(sh *machine.Shard) { err = sh.ExportApart(&batch, a.Key, a.Fields) })
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return give()
 }
 
 func (s *Store) exportGates(ctx context.Context, each func(*dispatch.PortableBatch) error) error {

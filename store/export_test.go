@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 // Kept is how many records, stray locks, and grants of client tokens in use or used before are kept.
 func (s *Store) Kept() (records, locks, grants int, err error) {
 	var left []byte
-	err = s.Snapshot(backend.AllShards, func() {}, func(piece []byte) error {
+	err = s.Snapshot(backend.AllShards, backend.Snapshot{Write: func(piece []byte) error {
 		left = append(left, piece...)
 		for {
 			kind, _, _, rest, ok := codec.CutItem(left)
@@ -34,7 +35,7 @@ func (s *Store) Kept() (records, locks, grants int, err error) {
 			}
 			left = rest
 		}
-	})
+	}})
 	return records, locks, grants, err
 }
 
@@ -62,7 +63,7 @@ func (s *Store) ExactItems() (lines []string, err error) {
 
 func (s *Store) items(as func(codec.Kind, []byte) []byte) (lines []string, err error) {
 	var left []byte
-	err = s.Snapshot(backend.AllShards, func() {}, func(piece []byte) error {
+	to := backend.Snapshot{Write: func(piece []byte) error {
 		left = append(left, piece...)
 		for {
 			kind, shard, fields, rest, ok := codec.CutItem(left)
@@ -74,7 +75,13 @@ func (s *Store) items(as func(codec.Kind, []byte) []byte) (lines []string, err e
 			}
 			left = rest
 		}
-	})
+	}}
+	if s.archive != nil {
+		to.Expand = func(each func([]byte) error) error {
+			return s.archive.Each(context.Background(), backend.AllShards, each)
+		}
+	}
+	err = s.Snapshot(backend.AllShards, to)
 	slices.Sort(lines)
 	return lines, err
 }

@@ -22,13 +22,18 @@ func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error
 	if err := s.importCollectors(batch.Collectors); err != nil {
 		return err
 	}
-	items := len(batch.Gates) + len(batch.Tasks) + len(batch.Holds) + len(batch.Queues) + len(batch.Tokens) + len(batch.Statuses)
+	items := len(batch.Gates) + len(batch.Holds) + len(batch.Queues) + len(batch.Tokens) + len(batch.Statuses)
 	room := machine.SmallGroup + dispatch.MaxPortableBytes + items*machine.ChangedBytes
 	last, err := s.performImport(room, batch)
 	if err != nil {
 		return err
 	}
-	return s.durable(ctx, last) // it is behind the groups of the collectors
+	if err := s.durable(ctx, last); err != nil { // it is behind the groups of the collectors
+		return err
+	}
+	return byPage(ctx, s, len(batch.Tasks), dispatch.MaxPortable, func(i int) dispatch.TaskID { return batch.Tasks[i].Task.ID },
+		func(page []int) *machine.ImportTasks { return &machine.ImportTasks{Tasks: pick(batch.Tasks, page)} },
+		func(*shard, *machine.ImportTasks, []int) {})
 }
 
 func (s *Store) performImport(room int, batch *dispatch.PortableBatch) (seen, error) {
@@ -84,7 +89,7 @@ func checkTasks(tasks []dispatch.PortableTask) error {
 	return nil
 }
 
-// importBatch takes in all of a batch but the collectors.
+// importBatch takes in all of a batch but the collectors and the tasks.
 func (s *Store) importBatch(batch *dispatch.PortableBatch) {
 	if len(batch.Holds) > 0 {
 		for i := range batch.Holds {
@@ -99,9 +104,6 @@ func (s *Store) importBatch(batch *dispatch.PortableBatch) {
 		for _, sh := range s.shards {
 			sh.ImportGate(batch.Gates[i])
 		}
-	}
-	for i := range batch.Tasks {
-		s.shardOfTask(batch.Tasks[i].Task.ID).ImportTask(&batch.Tasks[i])
 	}
 	for i := range batch.Queues {
 		q := &batch.Queues[i]

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -192,6 +193,7 @@ func (l *Loader) begin(shards int) error {
 	}
 	l.store = s
 	for _, sh := range s.shards {
+		sh.Archived = sh.Archived || s.backend == nil // of a backend that nobody owns, which may have tasks apart
 		l.shards = append(l.shards, machine.NewLoading(sh.Shard))
 	}
 	return nil
@@ -327,8 +329,13 @@ func (l *Loader) Place() (shards int, err error) {
 	return s.Shards(), nil
 }
 
+// forget is [backend.Owner.Forget] of the store.
+func (l *Loader) forget(ctx context.Context, shard int, keys [][16]byte) error {
+	return l.store.shards[shard].do(ctx, &machine.Forget{Keys: keys})
+}
+
 // Snapshot writes what was loaded, and what the store has changed since: see [Store.Snapshot].
-func (l *Loader) Snapshot(shard int, begun func(), write func(piece []byte) error) error {
+func (l *Loader) Snapshot(shard int, to backend.Snapshot) error {
 	s, err := l.Store()
 	if err != nil {
 		return err
@@ -336,7 +343,7 @@ func (l *Loader) Snapshot(shard int, begun func(), write func(piece []byte) erro
 	if s.clock.keyed && s.shards[shard].away.Load() {
 		return fmt.Errorf("%w: shard %d is not in memory yet", dispatch.ErrStoreUnavailable, shard)
 	}
-	return s.Snapshot(shard, begun, write)
+	return s.Snapshot(shard, to)
 }
 
 // leased reports whether leases stand in what was loaded.

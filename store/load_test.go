@@ -93,7 +93,7 @@ func load(t *testing.T, groups [][]byte, last int, pieces ...[]byte) {
 		return
 	}
 	_ = s.Check() // it names what contradicts itself
-	if err := s.Snapshot(backend.AllShards, func() {}, func([]byte) error { return nil }); err != nil {
+	if err := s.Snapshot(backend.AllShards, backend.Snapshot{Write: func([]byte) error { return nil }}); err != nil {
 		t.Error(err)
 	}
 }

@@ -134,13 +134,26 @@ func (r *reborn) begin() {
 	r.snapshot = snap
 	begun := make(chan struct{})
 	go func() {
-		snap.ended <- r.now.Snapshot(backend.AllShards, func() {
-			snap.from = len(r.kept.Groups())
-			close(begun)
-		}, func(piece []byte) error {
-			snap.pieces = append(snap.pieces, slices.Clone(piece))
-			<-snap.next
-			return nil
+		var entries []byte
+		snap.ended <- r.now.Snapshot(backend.AllShards, backend.Snapshot{
+			Begun: func() {
+				snap.from = len(r.kept.Groups())
+				close(begun)
+			},
+			Write: func(piece []byte) error {
+				snap.pieces = append(snap.pieces, slices.Clone(piece))
+				<-snap.next
+				return nil
+			},
+			Apart: func(more []byte) error {
+				entries = append(entries, more...)
+				return nil
+			},
+			Kept: func() error {
+				<-snap.next
+				r.kept.KeepApart(entries)
+				return nil
+			},
 		})
 	}()
 	<-begun
@@ -166,7 +179,7 @@ func (r *reborn) finish() *slowSnapshot {
 
 // loader has what a snapshot has.
 func (r *reborn) loader(snap *slowSnapshot, now func() time.Time) *store.Loader {
-	loader := store.NewLoader(store.Config{Now: now})
+	loader := store.NewLoader(store.Config{Now: now, Backend: r.kept.Backend()})
 	if err := loader.Begin(0); err != nil {
 		r.t.Fatal("load:", err)
 	}
@@ -239,7 +252,7 @@ func (r *reborn) check(when string) {
 	if r.t.Failed() {
 		return
 	}
-	loader := store.NewLoader(store.Config{Now: r.clock.Now})
+	loader := store.NewLoader(store.Config{Now: r.clock.Now, Backend: r.kept.Backend()})
 	if err := loader.Begin(max(r.shards, 1)); err != nil {
 		r.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -21,17 +22,24 @@ type pages struct {
 func defaultPages() pages { return pages{items: 512, bytes: 256 << 10} }
 
 // Snapshot writes what the store keeps of a shard, or with [backend.AllShards] of all, as of one instant, in pieces. What is of no
-// shard is with shard 0. begun is called at that instant, with the
-// store locked: what the backend has by then is in the snapshot, what comes later is not. Calls go on meanwhile. Only
-// one snapshot is made at a time; an error of write ends it. If a command has failed in its middle there is none.
-func (s *Store) Snapshot(shard int, begun func(), write func(piece []byte) error) error {
+// shard is with shard 0. Begun is called at that instant, with the store locked. Calls go on meanwhile. Only one snapshot is made at a
+// time; an error of Write ends it. If a command has failed in its middle there is none.
+func (s *Store) Snapshot(shard int, to backend.Snapshot) error {
 	s.snapshots.Lock()
 	defer s.snapshots.Unlock()
-	f := s.freeze(shard, begun)
-	defer f.thaw()
-	w := newAside(write)
+	f := s.freeze(shard, to)
+	w := newAside(to.Write)
 	err := s.writePieces(&f, w)
-	return cmp.Or(w.end(), err) // of a write that failed both tell
+	err = cmp.Or(w.end(), err) // of a write that failed both tell
+	f.thaw()
+	if to.Apart == nil {
+		return err
+	}
+	if err == nil {
+		err = to.Kept()
+	}
+	f.moved(s.pages.items, err == nil)
+	return err
 }
 
 // aside writes pieces while the next ones are made.
@@ -101,13 +109,26 @@ func (s *Store) writePieces(f *frozen, w *aside) error {
 	}
 	tasks := 0
 	for _, sh := range f.shards {
+		var entries []byte
 		for more := true; more; {
-			next.out, more = sh.savePage(next.out, s.pages.items)
+			next.out, entries, more = sh.savePage(next.out, entries[:0], s.pages.items)
+			if len(entries) > 0 {
+				if err := f.to.Apart(entries); err != nil {
+					return err
+				}
+			}
 			if err := next.flush(s.pages.bytes); err != nil {
 				return err
 			}
 		}
 		tasks += sh.saved()
+	}
+	if f.to.Expand != nil {
+		expanded, err := s.expand(f, next)
+		if err != nil {
+			return err
+		}
+		tasks += expanded
 	}
 	if s.broken.Load() {
 		return errBroken
@@ -116,6 +137,42 @@ func (s *Store) writePieces(f *frozen, w *aside) error {
 		next.out = codec.AppendItem(next.out, codec.End, 0, func(c *codec.Codec) { codec.Int(c, 1, &tasks) })
 	}
 	return next.flush(0)
+}
+
+// expand writes the tasks that are apart.
+func (s *Store) expand(f *frozen, next *piece) (tasks int, err error) {
+	err = f.to.Expand(func(entry []byte) error {
+		a, _, ok := codec.CutApart(entry)
+		if !ok || a.Shard >= len(s.shards) {
+			return fmt.Errorf("%w: a task that is apart cannot be read", backend.ErrDamaged)
+		}
+		if a.Kind != codec.Task || !s.shards[a.Shard].isApart(a.Key) {
+			return nil
+		}
+		tasks++
+		next.out = append(next.out, a.Item...)
+		return next.flush(s.pages.bytes)
+	})
+	want := int64(0)
+	for _, sh := range f.shards {
+		want += sh.countApart()
+	}
+	if err == nil && !f.to.Salvage && int64(tasks) != want {
+		err = fmt.Errorf("%w: of %d tasks that are over and apart there are %d", backend.ErrDamaged, want, tasks)
+	}
+	return tasks, err
+}
+
+func (s *shard) isApart(key [16]byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Apart(key)
+}
+
+func (s *shard) countApart() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.CountApart()
 }
 
 // writeBooks writes what is of no shard, until a write fails.
@@ -141,6 +198,8 @@ func (s *Store) writeBooks(f *frozen, next *piece) {
 
 // frozen is what a snapshot takes when it begins.
 type frozen struct {
+	to       backend.Snapshot
+	number   uint32
 	shards   []*shard
 	whole    bool // they are all
 	books    bool // with what is of no shard
@@ -151,8 +210,8 @@ type frozen struct {
 }
 
 // freeze begins a snapshot.
-func (s *Store) freeze(number int, begun func()) (f frozen) {
-	f = frozen{shards: s.shards, whole: number == backend.AllShards, books: number == backend.AllShards || number == bookShard}
+func (s *Store) freeze(number int, to backend.Snapshot) (f frozen) {
+	f = frozen{to: to, shards: s.shards, whole: number == backend.AllShards, books: number == backend.AllShards || number == bookShard}
 	if !f.whole {
 		f.shards = s.shards[number : number+1]
 	}
@@ -174,8 +233,11 @@ func (s *Store) freeze(number int, begun func()) (f frozen) {
 		s.access.mu.Lock()
 		defer s.access.mu.Unlock()
 	}
-	begun()
+	if to.Begun != nil {
+		to.Begun()
+	}
 	s.snapshot++
+	f.number = s.snapshot
 	if f.whole {
 		shards := len(s.shards)
 		f.head = codec.AppendItem(nil, codec.Store, 0, func(c *codec.Codec) { storeFields(c, &shards, &s.shards[0].part.micros) })
@@ -184,7 +246,7 @@ func (s *Store) freeze(number int, begun func()) (f frozen) {
 		s.freezeBooks(&f)
 	}
 	for _, sh := range f.shards {
-		sh.Freeze(s.snapshot)
+		sh.Freeze(s.snapshot, to.Apart != nil)
 	}
 	return f
 }
@@ -211,10 +273,24 @@ func (f *frozen) thaw() {
 	}
 }
 
-func (s *shard) savePage(out []byte, items int) (page []byte, more bool) {
+// moved ends a snapshot with tasks that go apart: if it is kept, they leave the memory.
+func (f *frozen) moved(places int, kept bool) {
+	for _, sh := range f.shards {
+		sh.mu.Lock()
+		sh.Moved(kept)
+		sh.mu.Unlock()
+		for at, more := 0, kept; more; {
+			sh.mu.Lock()
+			more = sh.DropApart(f.number, &at, places)
+			sh.mu.Unlock()
+		}
+	}
+}
+
+func (s *shard) savePage(out, entries []byte, items int) (page, apart []byte, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.SavePage(out, items)
+	return s.SavePage(out, entries, items)
 }
 
 func (s *shard) saved() int {

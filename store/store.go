@@ -81,6 +81,7 @@ func newStore(shards int, config Config) (*Store, error) {
 	}
 	s := &Store{clock: clock{now: config.Now, backend: config.Backend, failed: make(chan struct{}), closed: make(chan struct{})}, pages: defaultPages()}
 	s.term.Kind = "memory"
+	s.archive, _ = config.Backend.(backend.Archive)
 	s.sourceBook.part = part{clock: &s.clock}
 	s.sourceBook.changed = func(id string) { s.publish(dispatch.Hint{Kind: dispatch.HintSource, ID: id}) }
 	s.collectors.part = part{clock: &s.clock}
@@ -88,6 +89,7 @@ func newStore(shards int, config Config) (*Store, error) {
 	s.holds.holds = make(map[string]dispatch.Hold)
 	for i := range shards {
 		s.shards = append(s.shards, &shard{part: part{clock: &s.clock}, Shard: machine.New(i), publish: s.publish})
+		s.shards[i].Archived = s.archive != nil
 	}
 	return s, nil
 }
@@ -111,7 +113,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	l := NewLoader(config)
 	term, err := config.Backend.Acquire(ctx, backend.Owner{
-		Shards: config.Shards, Snapshot: l.Snapshot, Leased: l.leased, Follow: l.follow, Gained: l.gained, Unlocked: l.unlocked,
+		Shards: config.Shards, Snapshot: l.Snapshot, Forget: l.forget, Now: config.Now,
+		Leased: l.leased, Follow: l.follow, Gained: l.gained, Unlocked: l.unlocked,
 	})
 	if err != nil {
 		return nil, err

@@ -52,12 +52,13 @@ func (s *Store) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool) 
 	tasks = make([]*dispatch.Task, len(ids))
 	idOf := func(i int) dispatch.TaskID { return ids[i] }
 	for sh, page := range s.byShard(len(ids), bounds.MaxRenewals, idOf) {
-		err := sh.read(ctx, func(sh *machine.Shard) {
+		named := pick(ids, page)
+		err := sh.readTasks(ctx, named, func(sh *machine.Shard) {
 			if at := sh.Instant(); at.After(now) {
 				now = at
 			}
-			for _, i := range page {
-				tasks[i] = sh.Get(ids[i], details)
+			for n, i := range page {
+				tasks[i] = sh.Get(named[n], details)
 			}
 		})
 		if err != nil {

@@ -57,10 +57,10 @@ func snapshotOf(b *testing.B, fill func(*store.Store)) (pieces [][]byte) {
 	b.Helper()
 	s := wallStore(b)
 	fill(s)
-	err := s.Snapshot(backend.AllShards, func() {}, func(piece []byte) error {
+	err := s.Snapshot(backend.AllShards, backend.Snapshot{Write: func(piece []byte) error {
 		pieces = append(pieces, slices.Clone(piece))
 		return nil
-	})
+	}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -96,6 +96,18 @@ type Owned interface {
 	HandOver(ctx context.Context) (to string, err error)
 }
 
+// Archive is a backend that keeps tasks that are over apart from what the owner has in memory: those that [Snapshot.Apart] has got. Its
+// methods may be called until Release.
+type Archive interface {
+	Backend
+	// Recall gives what is kept apart of those tasks of a shard, in any order, and nothing of those that are not. It is called while
+	// a command waits, mostly for tasks that nobody has seen, which must cost next to nothing. entry is valid until each returns; each is
+	// not called by two at once.
+	Recall(ctx context.Context, shard int, keys [][16]byte, each func(entry []byte)) error
+	// Each gives the entries of all tasks that are apart in a shard, or with [AllShards] in all. Some of them may be back in memory by now.
+	Each(ctx context.Context, shard int, each func(entry []byte) error) error
+}
+
 // AllShards is the shard of what concerns all of them.
 const AllShards = -1
 
@@ -112,11 +124,14 @@ type Commit interface {
 type Owner struct {
 	// Shards is how many the store must have; 0: as it was made, else the backend's default.
 	Shards int
-	// Snapshot writes all items of a shard, or with [AllShards] of all, as of one instant, in pieces of whole items, and may take
-	// long: commands go on. begun is called at that instant: what Commit had got by then is in the snapshot, nothing later is. A
+	// Snapshot writes all items of a shard, or with [AllShards] of all, as of one instant, and may take long: commands go on. A
 	// backend that compacts what it keeps calls it once a group of this term is kept: before, the owner may have not placed all of
 	// what it has loaded.
-	Snapshot func(shard int, begun func(), write func(piece []byte) error) error
+	Snapshot func(shard int, to Snapshot) error
+	// Forget forgets those of the tasks of a shard that are over and whose time has come: an [Archive] calls it for what it has apart.
+	Forget func(ctx context.Context, shard int, keys [][16]byte) error
+	// Now is the clock of the store; nil: that of the machine.
+	Now func() time.Time
 	// Leased reports whether leases stand. How long the store is without an owner matters only then.
 	Leased func() bool
 	// Follow is called by a backend with [Term.Keyed] while another owner has a shard: what it returns takes what is kept, and what the
@@ -130,6 +145,27 @@ type Owner struct {
 	// learns that it is kept. The group is answered after the commit that it returns, which may be nil. After an error nothing was
 	// undone: the group is not answered, and Unlocked is called again in the next term.
 	Unlocked func(shard int, locks []Unlocked) (Commit, error)
+}
+
+// Snapshot takes what [Owner.Snapshot] writes.
+type Snapshot struct {
+	// Begun is called at the instant of the snapshot: what Commit had got by then is in it, nothing later is. nil: nothing is called.
+	Begun func()
+	// Write takes a piece of whole items.
+	Write func(piece []byte) error
+
+	// Apart, of an [Archive], takes entries of tasks that are over ([codec.Apart]), in any order: those that the owner has in memory,
+	// which are not among the items, and the removals of some that are apart and have changed since the last snapshot. An entry
+	// replaces those of the same task that came before, in this snapshot or an earlier one.
+	Apart func(entries []byte) error
+	// Kept, with Apart, is called when all is written. Once it has returned nil, the owner drops those tasks from its memory, and asks
+	// for them by [Archive.Recall]; so the snapshot and what is apart have to become valid in one step.
+	Kept func() error
+
+	// Expand, without Apart, gives the entries of all tasks that are apart, as [Archive.Each] does: the snapshot has them as items then.
+	// Salvage: some may be missing.
+	Expand  func(each func(entry []byte) error) error
+	Salvage bool
 }
 
 // Gain is a shard that the owner has acquired.

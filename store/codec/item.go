@@ -30,6 +30,7 @@ const (
 	Task
 	End
 	LockItem // of a [Lock]
+	Run      // of a directory: it has tasks that are apart
 )
 
 // Removed is added to the kind of an item that was removed: only what names it follows.

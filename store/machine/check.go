@@ -329,10 +329,21 @@ func (s *Shard) checkHolders(sum *tallies) error {
 
 // checkCounts checks what is counted by state: of those DONE, also that are forgotten.
 func (s *Shard) checkCounts(sum *tallies) error {
+	inMemory := make(map[*lane]int64)
 	for place := range s.ended.places() {
 		if e := s.ended.at(place); e.hash != (taskHash{}) {
-			sum.of(e.lane.source)[dispatch.StateDone]++
+			inMemory[e.lane]++
 		}
+	}
+	for l := range s.apart.lanes.all() {
+		if n := inMemory[l.lane]; n > l.over || n < l.over && !s.Archived {
+			return fmt.Errorf("lane %d counts %d tasks that are over, and %d are in memory", l.number, l.over, n)
+		}
+		delete(inMemory, l.lane)
+		sum.of(l.source)[dispatch.StateDone] += l.over
+	}
+	for l := range inMemory {
+		return fmt.Errorf("lane %d counts no tasks that are over", l.number)
 	}
 	for src := range s.sources.all() {
 		sum.of(src)

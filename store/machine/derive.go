@@ -143,6 +143,12 @@ func (l *Loading) place(now time.Time) error {
 	if err := errors.Join(l.changedSources.each(l.placeSource), l.changedLanes.each(l.placeLane)); err != nil {
 		return err
 	}
+	for found, n := range l.apart {
+		if err := l.loadApart(found, n); err != nil {
+			return err
+		}
+	}
+	clear(l.apart)
 	tasks := func() error { return l.changedTasks.each(l.placeTask) }
 	if !l.warm {
 		tasks = l.placeLoaded
@@ -207,6 +213,7 @@ func (l *Loading) placeEnded() error {
 		e.written = true
 		e.record(&r).counted = dispatch.StateUnknown
 		l.s.count(&r, dispatch.StateDone)
+		l.s.countOver(e.lane, 1)
 		l.pace(&r)
 	}
 	return nil
@@ -222,6 +229,7 @@ func (l *Loading) placeTask(r *record) error {
 	if l.over(r) {
 		l.s.count(r, dispatch.StateDone)
 		l.end(r)
+		l.s.countOver(r.lane, 1)
 		return nil
 	}
 	if r.listedAt != 0 {

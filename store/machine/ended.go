@@ -87,9 +87,13 @@ func (s *Shard) packEnded() {
 		case !r.over() || s.unknown[r] != nil:
 			s.forgetDone.Insert(r.score, r)
 		default:
+			if s.Saving != nil { // as the record that it was
+				s.Saving.save(r)
+			}
 			s.forgetDone.Remove(r.score, r)
 			s.records.remove(r.hash)
 			s.ended.add(r.ended())
+			s.countOver(r.lane, 1)
 			r.stands = inEnded
 		}
 	}
@@ -99,7 +103,11 @@ func (s *Shard) packEnded() {
 
 // wake makes the record of an ended task, which is about to change, one among the others again.
 func (s *Shard) wake(r *record) {
-	s.ended.remove(r.hash)
+	if s.Archived { // a load that has it apart learns all of it anew
+		s.removed(r)
+		r.parts, r.apart = allParts, false
+	}
+	s.leaveOver(r)
 	s.records.add(r)
 	r.stands = inNone
 	s.forgetDone.Insert(r.score, r)

@@ -28,23 +28,43 @@ func (s *Shard) ExportTasks(batch *dispatch.PortableBatch, from int) (next int) 
 		if n := len(batch.Tasks); n == dispatch.MaxPortable || n > 0 && bytes+r.listedBytes() > dispatch.MaxPortableBytes {
 			return from
 		}
-		if from = after; s.known(r) == nil {
-			continue
-		}
-		if src, n := r.lane.source, len(batch.Gates); src.forgotten && (n == 0 || batch.Gates[n-1].UID != src.gate.UID) {
-			batch.Gates = append(batch.Gates, src.gate)
-		}
+		from = after
+		s.export(batch, r)
 		bytes += r.listedBytes()
-		batch.Tasks = append(batch.Tasks, dispatch.PortableTask{ForgetAt: ms.Time(r.forgetAt())})
-		t := &batch.Tasks[len(batch.Tasks)-1]
-		s.copyTo(&t.Task, r, allDetails)
-		if r.waiting() {
-			t.Task.Lock = s.tellStray(r)
-		}
-		if l := r.lease; l != nil {
-			t.Session, t.LockDeleted = l.note.session, l.lockDeleted
-		}
 	}
+}
+
+// export adds a task, unless it is to be forgotten by now.
+func (s *Shard) export(batch *dispatch.PortableBatch, r *record) {
+	if s.known(r) == nil {
+		return
+	}
+	if src, n := r.lane.source, len(batch.Gates); src.forgotten && (n == 0 || batch.Gates[n-1].UID != src.gate.UID) {
+		batch.Gates = append(batch.Gates, src.gate)
+	}
+	batch.Tasks = append(batch.Tasks, dispatch.PortableTask{ForgetAt: ms.Time(r.forgetAt())})
+	t := &batch.Tasks[len(batch.Tasks)-1]
+	s.copyTo(&t.Task, r, allDetails)
+	if r.waiting() {
+		t.Task.Lock = s.tellStray(r)
+	}
+	if l := r.lease; l != nil {
+		t.Session, t.LockDeleted = l.note.session, l.lockDeleted
+	}
+}
+
+// ExportApart adds a task that the backend has apart, if that is true.
+func (s *Shard) ExportApart(batch *dispatch.PortableBatch, key [16]byte, fields []byte) error {
+	if !s.Apart(key) {
+		return nil
+	}
+	var t LoadedTask
+	t.Read(fields)
+	r, err := s.recalled(&t)
+	if err == nil {
+		s.export(batch, r)
+	}
+	return err
 }
 
 // endedPlaces is where the places of ended tasks begin, behind those of records.

@@ -11,8 +11,24 @@ import (
 // ImportGate takes in the gate of a source.
 func (s *Shard) ImportGate(gate dispatch.SourceGate) { s.takeGate(gate) }
 
-// ImportTask takes in a task, unless there is one with its id, its source is unknown, or it is to be forgotten by now.
-func (s *Shard) ImportTask(t *dispatch.PortableTask) {
+// ImportTasks takes in tasks of one shard: each unless there is one with its id, its source is unknown, or it is to be forgotten by now.
+type ImportTasks struct {
+	Tasks []dispatch.PortableTask
+}
+
+// Room implements [Command].
+func (c *ImportTasks) Room() (bytes int, grows bool) {
+	return SmallGroup + dispatch.MaxPortableBytes + len(c.Tasks)*ChangedBytes, true
+}
+
+// Run implements [Command].
+func (c *ImportTasks) Run(s *Shard) {
+	for i := range c.Tasks {
+		s.importTask(&c.Tasks[i])
+	}
+}
+
+func (s *Shard) importTask(t *dispatch.PortableTask) {
 	src, forgetAt := s.sources.get(text(t.Task.SourceUID)), ms.Of(t.ForgetAt)
 	if src == nil || s.find(t.Task.ID) != nil || forgetAt != 0 && forgetAt <= s.now {
 		return

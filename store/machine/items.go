@@ -12,6 +12,8 @@ import (
 type encoder struct {
 	s    *Shard
 	room codec.Codec
+	// apart: lanes are written with how many of their tasks are over, which go apart.
+	apart bool
 	// heads writes the fields of the shard itself; written is what the backend has of them.
 	heads   codec.Codec
 	written []byte
@@ -43,7 +45,7 @@ func (e *encoder) changed(out []byte, k kept) []byte {
 	if !e.keeps(k) {
 		if m.written {
 			m.written = false
-			out = e.removal(out, k)
+			out = e.removal(out, k, false)
 		}
 		return out
 	}
@@ -79,7 +81,7 @@ func (e *encoder) parts(out []byte, k kept, of parts) []byte {
 	case *ended:
 		return e.item(out, codec.Task, func(c *codec.Codec) { e.s.taskItem(c, k.record(new(record)), of) })
 	case *lane:
-		return e.kept(out, codec.Lane, k, func(c *codec.Codec) { e.s.laneItem(c, k) })
+		return e.kept(out, codec.Lane, k, func(c *codec.Codec) { e.s.laneItem(c, k, e.apart) })
 	case *source:
 		return e.kept(out, codec.Source, k, func(c *codec.Codec) { sourceItem(c, k, of) })
 	case *queue:
@@ -92,11 +94,15 @@ func (e *encoder) parts(out []byte, k kept, of parts) []byte {
 	return out
 }
 
-// removal appends the removal of an item.
-func (e *encoder) removal(out []byte, k kept) []byte {
+// removal appends the removal of an item. That of a task that was over names the lane: it may be apart.
+func (e *encoder) removal(out []byte, k kept, over bool) []byte {
 	switch k := k.(type) {
 	case *record:
-		return e.item(out, codec.Task|codec.Removed, func(c *codec.Codec) { c.Key(1, (*[16]byte)(&k.hash)) })
+		return e.item(out, codec.Task|codec.Removed, func(c *codec.Codec) {
+			if c.Key(1, (*[16]byte)(&k.hash)); over {
+				codec.Int(c, 2, &k.lane.number)
+			}
+		})
 	case *queue:
 		return codec.RemovedText(out, codec.Queue, e.s.Number, k.name)
 	case *holder:
@@ -211,16 +217,20 @@ func queueFields(c *codec.Codec, q *queue, now int64) {
 }
 
 // laneItem has the fields of a lane but for its source.
-func (s *Shard) laneItem(c *codec.Codec, l *lane) {
-	dropped := s.lanes.get(l.key()) != l
-	laneFields(c, &l.number, &l.source.name, &l.queueName, &dropped)
+func (s *Shard) laneItem(c *codec.Codec, l *lane, apart bool) {
+	dropped, over := s.lanes.get(l.key()) != l, int64(0)
+	if apart {
+		over = l.over
+	}
+	laneFields(c, &l.number, &l.source.name, &l.queueName, &dropped, &over)
 }
 
-func laneFields(c *codec.Codec, number *int64, source, queueName *string, dropped *bool) {
+func laneFields(c *codec.Codec, number *int64, source, queueName *string, dropped *bool, apart *int64) {
 	codec.Int(c, 1, number)
 	codec.Text(c, 2, source)
 	codec.Text(c, 3, queueName)
 	c.Flag(4, dropped)
+	codec.Int(c, 5, apart)
 }
 
 // sourceItem writes parts of a source.

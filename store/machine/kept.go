@@ -22,6 +22,8 @@ type mark struct {
 	parts parts
 	// written: the backend has it.
 	written bool
+	// apart: it goes apart with the last snapshot that has it.
+	apart bool
 }
 
 func (m *mark) marked() *mark { return m }
@@ -40,11 +42,11 @@ const (
 // change notes that an item is about to change: the group of the command has it, and a snapshot that is being written takes
 // it as it was.
 func (s *Shard) change(k kept, of parts) {
-	if r, ok := k.(*record); ok && r.stands == inEnded {
-		s.wake(r)
-	}
 	if s.Saving != nil {
 		s.Saving.save(k)
+	}
+	if r, ok := k.(*record); ok && r.stands == inEnded {
+		s.wake(r)
 	}
 	s.note(k, of)
 }
@@ -79,7 +81,8 @@ func (s *Shard) removed(k kept) {
 	}
 	m := k.marked()
 	if m.written {
-		s.noted = append(s.noted, Noted{item: k, removed: true})
+		r, ok := k.(*record)
+		s.noted = append(s.noted, Noted{item: k, removed: true, over: s.Archived && ok && r.stands == inEnded})
 	}
 	m.noted, m.written, m.parts = false, false, 0
 	delete(s.unknown, k)
@@ -111,6 +114,7 @@ func (s *Shard) forgottenTokens(step int64) {
 type Noted struct {
 	item    kept // nil: the item of that kind and name
 	removed bool
+	over    bool // the task that is removed was over: it may be apart
 	Kind    codec.Kind
 	Name    string
 	step    int64  // of a used client token
@@ -124,7 +128,7 @@ func (s *Shard) Group(out []byte) []byte {
 		case n.item == nil:
 			out = s.encoder.named(out, n)
 		case n.removed:
-			out = s.encoder.removal(out, n.item)
+			out = s.encoder.removal(out, n.item, n.over)
 		case n.item.marked().noted:
 			out = s.encoder.changed(out, n.item)
 		}
@@ -145,10 +149,14 @@ type saver struct {
 	Tasks    int // that were written
 	at       walk
 	used     []usedStep // that are not written yet
+
+	// entries are those of the tasks that go apart, and left those that are apart no more and not written yet.
+	entries []byte
+	left    []taskHash
 }
 
-func newSaver(s *Shard, snapshot uint32) *saver {
-	return &saver{snapshot: snapshot, encoder: encoder{s: s}}
+func newSaver(s *Shard, snapshot uint32, apart bool) *saver {
+	return &saver{snapshot: snapshot, encoder: encoder{s: s, apart: apart}}
 }
 
 // begin writes what has no memory of its own, and the shard itself.
@@ -201,9 +209,17 @@ func (w *saver) save(k kept) {
 	switch k := k.(type) {
 	case *record:
 		w.save(k.lane)
+		if k.stands == inEnded && w.encoder.apart {
+			w.saveApart(k, k.score)
+			return
+		}
 		w.Tasks++
 	case *ended:
 		w.save(k.lane)
+		if k.apart = w.encoder.apart; k.apart {
+			w.saveApart(k, k.forgetAt)
+			return
+		}
 		w.Tasks++
 	case *lane:
 		w.save(k.source)

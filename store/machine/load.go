@@ -15,8 +15,9 @@ type Loading struct {
 	grants  map[uint64]*grantNote
 	rules   map[string]string // the pattern by the name of the settings
 	dropped map[*lane]bool
-	spare   *record // one that became an ended task, or was removed
-	follows bool    // the first shard has its settings
+	apart   map[*lane]int64 // tasks that are apart, until they are counted
+	spare   *record         // one that became an ended task, or was removed
+	follows bool            // the first shard has its settings
 
 	// warm: what was read stands in its place ([Loading.Warm]), but for what has changed since.
 	warm           bool
@@ -30,7 +31,7 @@ type Loading struct {
 func NewLoading(s *Shard) *Loading {
 	return &Loading{
 		s: s, lanes: make(map[int64]*lane), sources: make(map[string]*source), grants: make(map[uint64]*grantNote),
-		rules: make(map[string]string), dropped: make(map[*lane]bool),
+		rules: make(map[string]string), dropped: make(map[*lane]bool), apart: make(map[*lane]int64),
 	}
 }
 
@@ -170,7 +171,8 @@ func (l *Loading) readLane(c *codec.Codec) *lane {
 	var number int64
 	var source, queueName string
 	var dropped bool
-	laneFields(c, &number, &source, &queueName, &dropped)
+	var apart int64
+	laneFields(c, &number, &source, &queueName, &dropped, &apart)
 	found := l.lane(number)
 	if !found.written {
 		found.source, found.queueName = l.source(source), queueName
@@ -178,6 +180,9 @@ func (l *Loading) readLane(c *codec.Codec) *lane {
 	}
 	if dropped {
 		l.dropped[found] = true
+	}
+	if apart != 0 {
+		l.apart[found] += apart
 	}
 	l.changedLanes.add(found)
 	return found
@@ -309,7 +314,9 @@ func (l *Loading) takenOut(hash taskHash) *record {
 		}
 		s.ended.remove(hash)
 		r = e.record(l.room())
-		if r.stands = inNone; !l.warm { // ended tasks are not counted yet
+		if r.stands = inNone; l.warm {
+			s.countOver(r.lane, -1)
+		} else { // ended tasks are not counted yet
 			r.counted = dispatch.StateUnknown
 		}
 		s.records.add(r)
@@ -342,15 +349,34 @@ func (l *Loading) Remove(kind codec.Kind, c *codec.Codec) {
 		codec.Int(c, 1, &step)
 		delete(l.s.used, step)
 	case codec.Task:
-		var hash taskHash
-		c.Key(1, (*[16]byte)(&hash))
-		if r := l.takenOut(hash); r != nil {
-			l.s.records.remove(hash)
-			delete(l.s.unknown, r)
-			r.noted, l.spare = false, r
-		}
+		l.removeTask(c)
 	default:
 		l.removeNamed(kind, c)
+	}
+}
+
+// removeTask removes a task: one that was over may be apart.
+func (l *Loading) removeTask(c *codec.Codec) {
+	var hash taskHash
+	var lane int64
+	c.Key(1, (*[16]byte)(&hash))
+	codec.Int(c, 2, &lane)
+	if lane != 0 && l.s.Archived {
+		l.s.apart.left.add(hash)
+	}
+	r := l.takenOut(hash)
+	switch {
+	case r != nil:
+		l.s.records.remove(hash)
+		delete(l.s.unknown, r)
+		r.noted, l.spare = false, r
+	case lane == 0:
+	case !l.warm:
+		l.apart[l.lane(lane)]--
+	default:
+		if err := l.loadApart(l.lane(lane), -1); err != nil {
+			c.Failf("%w", err)
+		}
 	}
 }
 

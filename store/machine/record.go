@@ -107,18 +107,21 @@ func (s *Shard) find(id dispatch.TaskID) *record {
 	if !ok {
 		return nil
 	}
-	r := s.records.get(hash)
-	if r == nil {
-		e := s.ended.get(hash)
-		if e.lane == nil {
-			return nil
-		}
-		r = e.record(new(record))
+	if r := s.findHash(hash); r != nil && r.lane.slot == slot {
+		return r
 	}
-	if r.lane.slot != slot {
-		return nil
+	return nil
+}
+
+// findHash finds a record in memory, or the copy of one that is apart and was recalled for the command under way.
+func (s *Shard) findHash(hash taskHash) *record {
+	if r := s.records.get(hash); r != nil {
+		return r
 	}
-	return r
+	if e := s.ended.get(hash); e.lane != nil {
+		return e.record(new(record))
+	}
+	return s.apart.recalled[hash]
 }
 
 // known is the record, unless it is to be forgotten by now.
@@ -306,8 +309,11 @@ func (s *Shard) forget(r *record) {
 	if r.listedAt != 0 {
 		r.lane.listed.Remove(r.listedAt, r)
 	}
-	s.records.remove(r.hash)
-	s.ended.remove(r.hash)
+	if r.stands == inEnded {
+		s.leaveOver(r)
+	} else {
+		s.records.remove(r.hash)
+	}
 	s.keepPace(r)
 }
 

@@ -24,6 +24,8 @@ type Shard struct {
 	Number int
 	// Keeping: what commands change is noted, for a group. Keyed: a group has whole items, and the locks of leases.
 	Keeping, Keyed bool
+	// Archived: the backend keeps tasks that are over apart (apart.go).
+	Archived bool
 	// now and micros are the instant of the call under way: time is read once per call.
 	now    int64
 	micros uint64
@@ -47,9 +49,11 @@ type Shard struct {
 	records table[taskHash, *record]
 	// ended are tasks that are over, records of which is none; over are records that may be made such, and looked is the last one that a sweep
 	// has looked at.
-	ended   table[taskHash, ended]
-	over    []*record
-	looked  int
+	ended  table[taskHash, ended]
+	over   []*record
+	looked int
+	// apart is what the shard knows of those tasks that are over and not in memory.
+	apart   apart
 	strays  map[dispatch.TaskID]strayLock
 	sources table[text, *source]
 	queues  table[text, *queue]
@@ -257,6 +261,8 @@ type lane struct {
 	// lastListed is the number of the last.
 	listed     sorted.Set[*record]
 	lastListed int64
+	// over is how many of its tasks are over, in memory or apart.
+	over int64
 
 	// at is the queue and pool in which the lane has its place.
 	at *queuePool
@@ -434,7 +440,7 @@ const (
 	inReady
 	inLater
 	inLeases
-	inEnded // the record is a copy: its task is among the ended ones
+	inEnded // the record is a copy: its task is over, and in memory an ended one, or apart
 )
 
 // record is a task as the shard keeps it. Small fields stand together, since there are

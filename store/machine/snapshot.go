@@ -1,8 +1,11 @@
 package machine
 
-// Freeze begins a snapshot of the shard as it is.
-func (s *Shard) Freeze(snapshot uint32) {
-	s.Saving = newSaver(s, snapshot)
+// Freeze begins a snapshot of the shard as it is. apart: the tasks that are over are not in it, but go apart.
+func (s *Shard) Freeze(snapshot uint32, apart bool) {
+	s.Saving = newSaver(s, snapshot, apart)
+	if apart {
+		s.Saving.left = s.apart.freeze()
+	}
 	s.pin(true)
 	s.Saving.begin()
 }
@@ -16,19 +19,25 @@ func (s *Shard) Thaw() {
 // pin keeps the places of what a snapshot goes through.
 func (s *Shard) pin(pinned bool) {
 	s.records.pinned, s.ended.pinned, s.grants.pinned, s.sources.pinned, s.holders.pinned, s.queues.pinned = pinned, pinned, pinned, pinned, pinned, pinned
+	s.apart.lanes.pinned = pinned
 }
 
 // walk is how far a snapshot has gone through a shard.
 type walk struct {
-	record, ended, grant, source, holder, queue int
-	lane                                        int64 // of that source
-	done                                        bool
+	record, ended, over, grant, source, holder, queue int
+	lane                                              int64 // of that source
+	done                                              bool
 }
 
-// SavePage appends the next page of a shard, and what was changed meanwhile, and reports whether there is more.
-func (s *Shard) SavePage(out []byte, items int) (page []byte, more bool) {
+// SavePage appends the next page of a shard, and what was changed meanwhile, and to entries what goes apart; it reports whether there is
+// more.
+func (s *Shard) SavePage(out, entries []byte, items int) (page, apart []byte, more bool) {
 	w := s.Saving
-	if !w.saveUsed(items) {
+	switch {
+	case w.saveUsed(items):
+	case len(w.left) > 0:
+		entries = w.saveLeft(entries, items)
+	default:
 		for range items {
 			k := s.next(&w.at)
 			if w.at.done {
@@ -36,10 +45,12 @@ func (s *Shard) SavePage(out []byte, items int) (page []byte, more bool) {
 			}
 			w.save(k)
 		}
+		entries = append(entries, w.entries...)
+		w.entries = w.entries[:0]
 	}
 	out = append(out, w.out...)
 	w.out = w.out[:0]
-	return out, !w.at.done
+	return out, entries, !w.at.done
 }
 
 // next is the next thing that is kept; it sets done after the last one. Most of them are saved earlier, with a task
@@ -52,6 +63,10 @@ func (s *Shard) next(at *walk) kept {
 	if _, after, ok := s.ended.from(at.ended); ok {
 		at.ended = after
 		return s.ended.at(after - 1)
+	}
+	if l, after, ok := s.apart.lanes.from(at.over); ok {
+		at.over = after
+		return l.lane
 	}
 	if n, after, ok := s.grants.from(at.grant); ok {
 		at.grant = after

@@ -95,6 +95,11 @@ func (t *table[K, V]) remove(k K) {
 	var none V
 	*t.at(int(place)) = none
 	t.free = append(t.free, place)
+	t.shrink()
+}
+
+// shrink gives back what a peak has left.
+func (t *table[K, V]) shrink() {
 	if (t.len() == 0 && t.size > chunkSize || t.size > leastSparse && t.len() < t.size/sparse) && !t.pinned {
 		var left table[K, V]
 		for v := range t.all() {

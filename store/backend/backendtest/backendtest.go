@@ -95,6 +95,7 @@ type owner struct {
 	sent   bool // a group of this term
 	shards int
 	ended  bool
+	apart  []byte // the entries of the next snapshot
 }
 
 // acquire acquires and loads the store, which must work.
@@ -178,10 +179,11 @@ const headBytes = 8
 func (o *owner) Group(group []byte) error { return o.Add(group[headBytes:]) }
 
 // snapshot writes all rules, a piece each.
-func (o *owner) snapshot(_ int, begun func(), write func([]byte) error) error {
+func (o *owner) snapshot(_ int, to backend.Snapshot) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if begun(); !o.sent {
+	write := to.Write
+	if to.Begun(); !o.sent {
 		o.t.Error("a snapshot is asked for before the first group")
 	}
 	shards := max(o.shards, 1)
@@ -196,6 +198,11 @@ func (o *owner) snapshot(_ int, begun func(), write func([]byte) error) error {
 	}
 	if err == nil && !o.term.Keyed {
 		err = write(codec.AppendItem(nil, codec.End, 0, func(*codec.Codec) {}))
+	}
+	if err == nil && to.Apart != nil {
+		if err = to.Apart(o.apart); err == nil {
+			err = to.Kept()
+		}
 	}
 	return err
 }
@@ -524,7 +531,7 @@ func unknownFields(t *testing.T, p Place) {
 	b := p.Backend()
 	found := new(tasks)
 	term, err := b.Acquire(t.Context(), backend.Owner{
-		Snapshot: func(int, func(), func([]byte) error) error { return errors.New("none is needed") }, Leased: func() bool { return false },
+		Snapshot: func(int, backend.Snapshot) error { return errors.New("none is needed") }, Leased: func() bool { return false },
 	})
 	if err == nil {
 		err = loadAll(t.Context(), b, term, found)

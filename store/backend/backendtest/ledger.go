@@ -3,12 +3,14 @@ package backendtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/codec"
 )
 
 // Ledger keeps groups in memory for one owner after the other, each under a higher epoch. It is for tests of what uses a backend.
@@ -19,6 +21,7 @@ type Ledger struct {
 	pieces [][]byte // of a snapshot; nil: there is none
 	from   int      // the first group that is not in it
 	groups [][]byte
+	apart  map[[16]byte][]byte
 	room   int
 }
 
@@ -37,6 +40,48 @@ func (l *Ledger) Compact(pieces [][]byte, groups int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pieces, l.from = pieces, groups
+}
+
+// KeepApart takes the entries that a snapshot has given.
+func (l *Ledger) KeepApart(entries []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.apart == nil {
+		l.apart = make(map[[16]byte][]byte)
+	}
+	for a, rest, ok := codec.CutApart(entries); ok; a, rest, ok = codec.CutApart(rest) {
+		if delete(l.apart, a.Key); a.Kind == codec.Task {
+			l.apart[a.Key] = slices.Clone(a.Entry)
+		}
+	}
+}
+
+// Recall implements [backend.Archive].
+func (t *term) Recall(_ context.Context, _ int, keys [][16]byte, each func(entry []byte)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		if entry := t.apart[key]; entry != nil {
+			each(entry)
+		}
+	}
+	return nil
+}
+
+// Each implements [backend.Archive].
+func (t *term) Each(_ context.Context, shard int, each func(entry []byte) error) error {
+	t.mu.Lock()
+	all := slices.Collect(maps.Values(t.apart))
+	t.mu.Unlock()
+	for _, entry := range all {
+		if a, _, _ := codec.CutApart(entry); shard != backend.AllShards && a.Shard != shard {
+			continue
+		}
+		if err := each(entry); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // term is that of one owner.

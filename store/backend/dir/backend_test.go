@@ -38,7 +38,7 @@ func TestBackend(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return os.WriteFile(name, []byte(strings.Replace(string(content), `_format":2`, `_format":3`, 1)), 0o600)
+				return os.WriteFile(name, []byte(strings.Replace(string(content), `_format":3`, `_format":4`, 1)), 0o600)
 			},
 		}
 	})

@@ -1,4 +1,5 @@
-// Package dir keeps a store in a directory: it is a [backend.Backend] with a log of groups, group commit, and snapshots.
+// Package dir keeps a store in a directory: it is a [backend.Archive] with a log of groups, group commit, snapshots, and runs, which have
+// the tasks that are over and that nobody needs in memory.
 //
 // A group is kept when the log has it; what that means is set by [Config.SyncEvery]. After a failed write or sync nothing is
 // acknowledged until the store is opened anew. A lock that the operating system holds for the process keeps other owners out. The
@@ -72,6 +73,8 @@ type Backend struct {
 	released  error // what Release has returned
 
 	snapshots snapshots
+	runs      runs
+	salvaging bool // damaged runs are left out
 
 	marks    disk.File
 	unmarked bool // the last mark was not written
@@ -260,7 +263,7 @@ func (b *Backend) Release(ctx context.Context) error {
 	b.releasing.Do(func() {
 		b.end()
 		if b.owned.Load() && b.log.Err() == nil && b.snapshots.last != b.log.Sequence() {
-			if err := b.snapshot(ctx); err != nil {
+			if err := b.snapshot(ctx, false); err != nil { // quickly
 				b.config.Logger.Warn("made no snapshot at the end: the next start reads the log instead", zap.Error(err))
 			}
 		}
@@ -280,6 +283,7 @@ func (b *Backend) end() {
 // release gives up the directory.
 func (b *Backend) release() error {
 	var errs []error
+	b.runs.replace(nil)
 	if b.log != nil {
 		errs = append(errs, b.log.Close())
 	}

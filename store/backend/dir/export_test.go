@@ -39,7 +39,7 @@ func (b *Backend) Kill() error {
 
 // MakeSnapshot makes a snapshot, and returns its size.
 func (b *Backend) MakeSnapshot(ctx context.Context) (int64, error) {
-	err := b.snapshot(ctx)
+	err := b.snapshot(ctx, true)
 	return b.snapshots.bytes, err
 }
 

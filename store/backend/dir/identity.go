@@ -22,7 +22,7 @@ const (
 	// identityName is the file that makes a directory one of ours.
 	identityName = "store.json"
 	// formatVersion is raised if an older program cannot read the directory.
-	formatVersion = 2
+	formatVersion = 3
 )
 
 // identity is the content of that file.
@@ -130,26 +130,43 @@ const temporary = ".tmp"
 
 // writeFile writes a file under a temporary name, syncs it, and gives it the name that content returns. After a failure
 // there is nothing of it.
-func writeFile(fs disk.FS, dir, name string, content func(io.Writer) (string, error)) (err error) {
-	path := filepath.Join(dir, name+temporary)
-	f, err := fs.Create(path)
+func writeFile(fs disk.FS, dir, name string, content func(io.Writer) (string, error)) error {
+	f, err := createFile(fs, dir, name)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, fs.Remove(path))
-		}
-	}()
-	w := &fileWriter{file: f}
-	name, err = content(w)
-	if err := errors.Join(w.end(err), f.Close()); err != nil {
-		return err
+	name, err = content(f)
+	return f.keep(name, err)
+}
+
+// newFile is a file that is written under a temporary name.
+type newFile struct {
+	fileWriter
+	fs        disk.FS
+	dir, path string
+}
+
+func createFile(fs disk.FS, dir, name string) (*newFile, error) {
+	path := filepath.Join(dir, name+temporary)
+	f, err := fs.Create(path)
+	return &newFile{fileWriter{file: f}, fs, dir, path}, err
+}
+
+// keep syncs the file, and gives it a name. After an error, this one or its own, there is nothing of it.
+func (f *newFile) keep(name string, err error) error {
+	err = errors.Join(f.end(err), f.file.Close())
+	if err == nil {
+		err = f.fs.Rename(f.path, filepath.Join(f.dir, name))
 	}
-	if err := fs.Rename(path, filepath.Join(dir, name)); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, f.fs.Remove(f.path))
 	}
-	return fs.SyncDir(dir)
+	return f.fs.SyncDir(f.dir)
+}
+
+// drop removes the file.
+func (f *newFile) drop() error {
+	return errors.Join(f.synced(), f.file.Close(), f.fs.Remove(f.path))
 }
 
 // syncBytes is after how much a file is synced while it is written: the log on the same disk would wait for all of it.

@@ -18,12 +18,14 @@ type Memory interface {
 	// Place puts what was taken in its places, and returns the number of shards. The error wraps [backend.ErrDamaged].
 	Place() (shards int, err error)
 	// Snapshot writes what was taken, as [backend.Owner] has it.
-	Snapshot(shard int, begun func(), write func(piece []byte) error) error
+	Snapshot(shard int, to backend.Snapshot) error
 }
 
 // Report is what a directory has.
 type Report struct {
 	Snapshots int `json:"snapshots"`
+	// Runs that the snapshot names: they have the tasks that are over.
+	Runs int `json:"runs"`
 	// Snapshot is the sequence of the one that was read, Bytes its size; 0: none.
 	Snapshot uint64 `json:"snapshot"`
 	Bytes    int64  `json:"snapshot_bytes"`
@@ -46,23 +48,22 @@ type Report struct {
 const attempts = 3
 
 // Check reads the whole store in a directory, all its snapshots and the log, and changes nothing. A dispatcher may use
-// the store meanwhile. items have what it keeps then. The error wraps [backend.ErrDamaged] if something that was
+// the store meanwhile. memory has what it keeps then, but for the tasks that are apart. The error wraps [backend.ErrDamaged] if something that was
 // acknowledged cannot be read; a damaged snapshot that is not needed is in the report. did, unless nil, is called with the
 // bytes of each read; [Backup] and [Restore] also call it for each write.
-func Check(ctx context.Context, dir string, items backend.Items, did func(bytes int)) (Report, error) {
-	report, _, err := readOnly(ctx, dir, items, true, did)
-	return report, err
+func Check(ctx context.Context, dir string, memory Memory, did func(bytes int)) (report Report, err error) {
+	report, b, err := readOnly(ctx, dir, memory, true, did)
+	return report, errors.Join(err, b.release())
 }
 
 // Backup writes what a directory has to a file, as of one instant: a snapshot, as [Restore] takes it. A dispatcher may
 // use the store meanwhile.
 func Backup(ctx context.Context, dir, file string, memory Memory, did func(bytes int)) (Report, error) {
 	report, b, err := readOnly(ctx, dir, memory, false, did)
-	if err != nil {
-		return report, err
+	if err == nil {
+		_, err = b.writeWhole(ctx, filepath.Dir(file), filepath.Base(file), memory, report.Last)
 	}
-	_, _, err = b.writeSnapshot(ctx, filepath.Dir(file), filepath.Base(file), memory.Snapshot, func() uint64 { return report.Last })
-	return report, err
+	return report, errors.Join(err, b.release())
 }
 
 // Restore makes a store of what [Backup] wrote, in a directory that is empty or does not exist.
@@ -107,10 +108,16 @@ func Restore(ctx context.Context, file, dir string, memory Memory, did func(byte
 }
 
 // readOnly reads a directory that a dispatcher may use. all: also the snapshots that are not needed.
-func readOnly(ctx context.Context, dir string, items backend.Items, all bool, did func(bytes int)) (report Report, b *Backend, err error) {
-	for range attempts {
+func readOnly(ctx context.Context, dir string, memory Memory, all bool, did func(bytes int)) (report Report, b *Backend, err error) {
+	for attempt := range attempts {
+		if attempt > 0 {
+			b.runs.replace(nil)
+		}
 		b = New(Config{Dir: dir, fs: watched(did)})
-		report, err = b.readOnly(ctx, items, all)
+		report, err = b.readOnly(ctx, memory, all)
+		if err == nil && all {
+			err = b.readApart(ctx, memory)
+		}
 		if err == nil || ctx.Err() != nil {
 			break
 		}
@@ -156,7 +163,7 @@ func (b *Backend) readOnly(ctx context.Context, items backend.Items, all bool) (
 	if err != nil {
 		return report, err
 	}
-	report.Snapshot, report.Bytes, report.Last = snap.sequence, snap.bytes, snap.sequence
+	report.Snapshot, report.Bytes, report.Last, report.Runs = snap.sequence, snap.bytes, snap.sequence, len(b.runs.valid)
 	scanned, err := wal.Scan(b.config.fs, b.config.Dir, snap.sequence, known, func(sequence uint64, group []byte) error {
 		report.Entries++
 		report.Last = sequence
@@ -170,6 +177,11 @@ func (b *Backend) readOnly(ctx context.Context, items backend.Items, all bool) (
 		report.Torn = fmt.Sprintf("%d bytes of %s from %d on", scanned.Torn.Bytes, scanned.Torn.File, scanned.Torn.Offset)
 	}
 	return report, nil
+}
+
+// readApart reads the tasks that are apart, of which there must be as many as memory counts.
+func (b *Backend) readApart(ctx context.Context, memory Memory) error {
+	return memory.Snapshot(backend.AllShards, backend.Snapshot{Write: func([]byte) error { return nil }, Expand: b.expand(ctx)})
 }
 
 // watchedFS is a file system that reports how much was read and written.

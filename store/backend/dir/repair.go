@@ -32,6 +32,9 @@ func Repair(ctx context.Context, dir string, memory Memory, did func(bytes int))
 		return report, fmt.Errorf("repair %s: %w", dir, err)
 	}
 	report, damage := b.readOnly(ctx, memory, false)
+	if damage == nil {
+		damage = b.readApart(ctx, memory)
+	}
 	if !errors.Is(damage, backend.ErrDamaged) {
 		return report, damage
 	}
@@ -44,6 +47,7 @@ func Repair(ctx context.Context, dir string, memory Memory, did func(bytes int))
 
 // giveUp replaces the files by a snapshot of what can be read, and an empty log.
 func (b *Backend) giveUp(ctx context.Context, memory Memory) (report Report, err error) {
+	b.salvaging = true
 	last, err := b.salvage(ctx, memory, math.MaxUint64)
 	if last > 0 { // a group that could not be read to its end may have changed something
 		last, err = b.salvage(ctx, memory, last)
@@ -54,7 +58,7 @@ func (b *Backend) giveUp(ctx context.Context, memory Memory) (report Report, err
 	if last == 0 {
 		return report, fmt.Errorf("%w: nothing of it can be read", backend.ErrDamaged)
 	}
-	_, report.Bytes, err = b.writeSnapshot(ctx, b.config.Dir, "", memory.Snapshot, func() uint64 { return last })
+	report.Bytes, err = b.writeWhole(ctx, b.config.Dir, "", memory, last)
 	if err != nil {
 		return report, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/backend/dir/internal/disk"
+	"github.com/waggle-crawl/waggle/store/codec"
 )
 
 // A snapshot is a header and frames of items. All numbers are little endian; FORMAT.md has it to the byte.
@@ -87,6 +88,11 @@ func (b *Backend) loadSnapshot(items backend.Items) (snap readBack, err error) {
 	if err := b.checkLog(names); err != nil {
 		return snap, err
 	}
+	for _, name := range names {
+		if number, ok := runNumber(name); ok {
+			b.runs.number = max(b.runs.number, number)
+		}
+	}
 	p := &b.snapshots
 	p.kept = snapshotSequences(names)
 	snap, err = b.newest(p.kept, items, func(err error) {
@@ -113,15 +119,17 @@ func (b *Backend) newest(kept []uint64, items backend.Items, unread func(error))
 		}
 		unread(err)
 	}
+	b.runs.named = make(map[uint64][]uint64)
 	return readBack{}, items.Begin(b.shards)
 }
 
-func (b *Backend) snapshotHeader(sequence uint64) []byte {
+// header is that of a snapshot with a sequence, or of a run with a number.
+func (b *Backend) header(magic string, number uint64) []byte {
 	h := make([]byte, snapshotHeader)
-	copy(h, snapshotMagic)
+	copy(h, magic)
 	binary.LittleEndian.PutUint32(h[8:], formatVersion)
 	copy(h[16:], b.id[:])
-	binary.LittleEndian.PutUint64(h[32:], sequence)
+	binary.LittleEndian.PutUint64(h[32:], number)
 	binary.LittleEndian.PutUint32(h[snapshotHeader-4:], crc32.Checksum(h[:snapshotHeader-4], castagnoli))
 	return h
 }
@@ -164,11 +172,21 @@ func (b *Backend) readSnapshotFile(f disk.File, path string, id *[16]byte, items
 		return snap, fmt.Errorf("%w: %s belongs to store %x, not to %x", dispatch.ErrStoreMismatch, path, snap.id, *id)
 	}
 	err = items.Begin(b.shards)
+	var named []runName
 	if err == nil {
-		err = readFrames(r, items.Add)
+		err = readFrames(r, func(content []byte) (err error) {
+			if len(content) == 0 || codec.Kind(content[0]) != codec.Run {
+				return items.Add(content)
+			}
+			named, err = parseRuns(content)
+			return err
+		})
 	}
 	if err == nil {
 		err = items.Ended()
+	}
+	if err == nil {
+		err = b.openRuns(snap.sequence, named)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %s: %w", backend.ErrDamaged, path, err)
@@ -215,41 +233,91 @@ func writeFrame(w io.Writer, content []byte) error {
 	return err
 }
 
-// snapshotOf writes a snapshot of items as of one instant: see [backend.Owner].
-type snapshotOf func(shard int, begun func(), write func(piece []byte) error) error
-
-// writeSnapshot writes a snapshot to a file in a directory. begun is called at its instant, and returns the sequence of the last group
-// that it has, which also names it if the name is empty.
-func (b *Backend) writeSnapshot(ctx context.Context, dir, name string, of snapshotOf, begun func() uint64) (sequence uint64, size int64, err error) {
-	err = writeFile(b.config.fs, dir, cmp.Or(name, "snapshot"), func(w io.Writer) (string, error) {
-		err := of(backend.AllShards, func() { sequence = begun() }, func(piece []byte) error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if size == 0 {
-				if _, err := w.Write(b.snapshotHeader(sequence)); err != nil {
-					return err
-				}
-			}
-			size += int64(len(piece))
-			return writeFrame(w, piece)
-		})
-		return cmp.Or(name, snapshotName(sequence)), err
-	})
-	return sequence, size, err
+// writing is a snapshot that is written to a file.
+type writing struct {
+	b        *Backend
+	file     *newFile
+	sequence uint64
+	size     int64
 }
 
-// snapshot makes a snapshot, and drops what is needed no more: older snapshots, and the log before the older of those
-// that are kept.
-func (b *Backend) snapshot(ctx context.Context) error {
-	began := time.Now()
-	sequence, size, err := b.writeSnapshot(ctx, b.config.Dir, "", b.owner.Snapshot, func() uint64 {
-		b.since.Store(0)
-		return b.log.Sequence()
-	})
-	if err != nil {
-		return fmt.Errorf("write a snapshot: %w", err)
+// write writes a piece.
+func (w *writing) write(ctx context.Context, piece []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
+	if w.size == 0 {
+		if _, err := w.file.Write(w.b.header(snapshotMagic, w.sequence)); err != nil {
+			return err
+		}
+	}
+	w.size += int64(len(piece))
+	return writeFrame(w.file, piece)
+}
+
+// writeWhole writes a snapshot of all that was read to a file in a directory, with the tasks that are apart. sequence is that of the last
+// group, which also names it if the name is empty.
+func (b *Backend) writeWhole(ctx context.Context, dir, name string, memory Memory, sequence uint64) (size int64, err error) {
+	f, err := createFile(b.config.fs, dir, cmp.Or(name, "snapshot"))
+	if err != nil {
+		return 0, err
+	}
+	w := writing{b: b, file: f, sequence: sequence}
+	err = memory.Snapshot(backend.AllShards, backend.Snapshot{
+		Write: func(piece []byte) error { return w.write(ctx, piece) }, Expand: b.expand(ctx), Salvage: b.salvaging,
+	})
+	return w.size, f.keep(cmp.Or(name, snapshotName(sequence)), err)
+}
+
+// writeSnapshot writes a snapshot, and the runs that it names.
+func (b *Backend) writeSnapshot(ctx context.Context, fresh *freshRuns) (w writing, err error) {
+	f, err := createFile(b.config.fs, b.config.Dir, "snapshot")
+	if err != nil {
+		return w, err
+	}
+	w = writing{b: b, file: f}
+	ended := false
+	err = b.owner.Snapshot(backend.AllShards, backend.Snapshot{
+		Begun: func() {
+			b.since.Store(0)
+			w.sequence = b.log.Sequence()
+		},
+		Write: func(piece []byte) error { return w.write(ctx, piece) },
+		Apart: func(entries []byte) error { return errors.Join(ctx.Err(), fresh.add(entries)) },
+		Kept: func() error {
+			err := fresh.flush()
+			if named := fresh.frame(); err == nil && len(named) > 0 {
+				err = writeFrame(f, named)
+			}
+			ended = true
+			if err = f.keep(snapshotName(w.sequence), err); err == nil {
+				fresh.use(w.sequence)
+			}
+			return err
+		},
+	})
+	if !ended {
+		err = errors.Join(err, f.drop())
+	}
+	return w, err
+}
+
+// snapshot makes a snapshot, and drops what is needed no more: older snapshots, the log before the older of those that are kept, and runs
+// that none of them names. thorough: it also forgets what is over and merges runs, which may take long.
+func (b *Backend) snapshot(ctx context.Context, thorough bool) error {
+	began := time.Now()
+	fresh := &freshRuns{b: b, of: b.runs.valid}
+	if thorough {
+		if err := b.forgetOver(ctx); err != nil && ctx.Err() == nil {
+			b.config.Logger.Warn("trying again with the next snapshot", zap.Error(err))
+		}
+		fresh = b.merge(ctx)
+	}
+	w, err := b.writeSnapshot(ctx, fresh)
+	if err != nil {
+		return fmt.Errorf("write a snapshot: %w", errors.Join(err, fresh.drop()))
+	}
+	sequence, size := w.sequence, w.size
 	p := &b.snapshots
 	p.last, p.bytes = sequence, size
 	b.due.Store(max(b.config.snapshotBytes, size))
@@ -257,8 +325,8 @@ func (b *Backend) snapshot(ctx context.Context) error {
 		p.kept = append(p.kept, sequence)
 	}
 	b.config.Logger.Info("made a snapshot", zap.Uint64("sequence", sequence), zap.Int64("bytes", size),
-		zap.Duration("took", time.Since(began).Round(time.Millisecond)))
-	return b.drop()
+		zap.Int("runs", len(fresh.of)), zap.Duration("took", time.Since(began).Round(time.Millisecond)))
+	return errors.Join(b.drop(), b.dropRuns())
 }
 
 // drop removes what the kept snapshots make needless.
@@ -291,7 +359,7 @@ func (b *Backend) makeSnapshots(ctx context.Context) {
 		if !b.isDue() { // it was before the last snapshot
 			continue
 		}
-		for err := b.snapshot(ctx); err != nil; err = b.snapshot(ctx) {
+		for err := b.snapshot(ctx, true); err != nil; err = b.snapshot(ctx, true) {
 			if ctx.Err() != nil {
 				return
 			}

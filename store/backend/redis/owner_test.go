@@ -162,7 +162,8 @@ func item(shard int, name, value string) []byte {
 	})
 }
 
-func (o *owner) snapshot(shard int, begun func(), write func([]byte) error) error {
+func (o *owner) snapshot(shard int, to backend.Snapshot) error {
+	begun, write := to.Begun, to.Write
 	o.mu.Lock()
 	begun()
 	memory := maps.Clone(o.memory[shard])

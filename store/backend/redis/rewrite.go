@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
@@ -44,7 +45,9 @@ type rewriting struct {
 }
 
 func (r *rewriting) run(ctx context.Context) error {
-	if err := r.b.owner.Snapshot(r.number, r.begun, func(piece []byte) error { return r.piece(ctx, piece) }); err != nil {
+	if err := r.b.owner.Snapshot(r.number, backend.Snapshot{
+		Begun: r.begun, Write: func(piece []byte) error { return r.piece(ctx, piece) },
+	}); err != nil {
 		return err
 	}
 	if err := r.flush(ctx); err != nil {

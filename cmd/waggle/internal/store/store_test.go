@@ -91,7 +91,7 @@ func TestStoreCheck_misfits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
 	b, loader := dir.New(dir.Config{Dir: path}), store.NewLoader(store.Config{})
 	_, err := b.Acquire(t.Context(), backend.Owner{
-		Shards: 2, Snapshot: func(int, func(), func([]byte) error) error { return errors.New("the log is enough") }, Leased: func() bool { return false },
+		Shards: 2, Snapshot: func(int, backend.Snapshot) error { return errors.New("the log is enough") }, Leased: func() bool { return false },
 	})
 	if err == nil {
 		err = b.Load(t.Context(), backend.AllShards, loader)
