@@ -47,6 +47,7 @@ func workloads() []workload {
 		{"burst", 1000, false, burst},
 		{"requeue", 10_000, false, requeue},
 		{"leases", 100_000, false, leases},
+		{"settled", 1_000_000, false, settled},
 		{"calls", 20_000, false, calls},
 		{"claims", 1_000_000, true, claims},
 		{"bytes", 100_000, true, memoryOfTasks},

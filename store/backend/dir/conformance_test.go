@@ -73,15 +73,38 @@ func (i *instance) forTest(c storetest.Clock) storetest.Instance {
 	}
 }
 
+// snapping is the clock of a store that makes a snapshot when it moves: the tasks that are over go apart.
+type snapping struct {
+	*storetest.StillClock
+	of *instance
+}
+
+func (c snapping) Advance(d time.Duration) {
+	c.snapshot()
+	c.StillClock.Advance(d)
+}
+
+func (c snapping) Set(now time.Time) {
+	c.snapshot()
+	c.StillClock.Set(now)
+}
+
+func (c snapping) snapshot() {
+	if _, err := c.of.file.MakeSnapshot(c.of.t.Context()); err != nil {
+		c.of.t.Errorf("make a snapshot: %v", err)
+	}
+}
+
 func TestStore_Conformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
 		t.Parallel()
 		c := storetest.NewStillClock(start)
-		config := storeConfig{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SyncEvery: dir.SyncNever}
+		config := storeConfig{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SyncEvery: dir.SyncNever, SnapshotBytes: 1 << 40}
 		i := open(t.Context(), t, config.Booted(atOnce))
 		of := i.forTest(c)
+		of.Clock = snapping{c, i}
 		of.Restart = func() error {
 			if err := i.file.Kill(); err != nil {
 				return err
@@ -103,7 +126,7 @@ func TestStore_Model(t *testing.T) {
 	storetest.Model(t, func(t *testing.T, opts storetest.Options) storetest.Instance {
 		t.Helper()
 		c := storetest.NewStillClock(start)
-		config := storeConfig{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SnapshotBytes: smallSegments / 2}
+		config := storeConfig{Dir: t.TempDir(), Shards: opts.Shards, Now: c.Now, SnapshotBytes: 4 << 10}
 		i := open(t.Context(), t, config.On(disk.OS{}, smallSegments).Booted(atOnce))
 		random := rand.New(rand.NewPCG(storetest.Seed(t), 3))
 		of := i.forTest(c)

@@ -72,19 +72,28 @@ func Run(ctx context.Context, cfg Config, w Workload, f func(*Node, *Load) error
 // Open connects to the dispatcher of a node and creates the sources and the queue rule of a workload. The caller closes the load.
 func Open(ctx context.Context, n *Node, w Workload) (*Load, error) {
 	l := &Load{node: n, workload: w, session: uuid.NewString(), held: make([][]*pb.TaskReport, w.Collectors)}
-	perConn := cmp.Or(w.PerConn, collectorsPerConn)
-	for range (w.Collectors + perConn - 1) / perConn {
-		conn, err := grpc.NewClient(n.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(4*window))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("dial %s: %w", n.Address, err), l.Close())
-		}
-		l.conns = append(l.conns, conn)
+	err := l.connect()
+	if err == nil {
+		err = l.create(ctx)
 	}
-	if err := l.create(ctx); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+func (l *Load) connect() error {
+	perConn := cmp.Or(l.workload.PerConn, collectorsPerConn)
+	l.conns = nil
+	for range (l.workload.Collectors + perConn - 1) / perConn {
+		conn, err := grpc.NewClient(l.node.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(4*window))
+		if err != nil {
+			return fmt.Errorf("dial %s: %w", l.node.Address, err)
+		}
+		l.conns = append(l.conns, conn)
+	}
+	return nil
 }
 
 // Close ends the connections.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -81,4 +82,17 @@ func (p *Process) CPU() (time.Duration, error) {
 		return 0, nil
 	}
 	return processorTime(p.cmd.Process.Pid)
+}
+
+// Resident is the memory that the process has, in bytes.
+func (p *Process) Resident() (bytes int, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of %s: %w", p.cmd.Path, err)
+	}
+	_, after, _ := strings.Cut(string(status), "\nVmRSS:")
+	if _, err := fmt.Sscanf(after, "%d kB", &bytes); err != nil {
+		return 0, fmt.Errorf("read the memory of %s: %w", p.cmd.Path, err)
+	}
+	return bytes << 10, nil
 }
