@@ -2,6 +2,9 @@ package machine
 
 // Freeze begins a snapshot of the shard as it is. apart: the tasks that are over are not in it, but go apart.
 func (s *Shard) Freeze(snapshot uint32, apart bool) {
+	if apart {
+		s.packEnded()
+	}
 	s.Saving = newSaver(s, snapshot, apart)
 	if apart {
 		s.Saving.left = s.apart.freeze()

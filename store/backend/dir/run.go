@@ -11,6 +11,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"math/bits"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -274,8 +275,7 @@ func (r *run) readBlock(i int, buf []byte) ([]byte, error) {
 func (r *run) find(key [16]byte, buf *[]byte) (a codec.Apart, ok bool, err error) {
 	start, mark := keyStart(key), keyMark(key)
 	blocks := r.blocks[:len(r.blocks)-1]
-	i := sort.Search(len(blocks), func(i int) bool { return blocks[i].first > start }) - 1
-	for ; i >= 0; i-- {
+	for i := lastBlock(blocks, start); i >= 0; i-- {
 		if slices.Contains(r.marks[r.blocks[i].entry:r.blocks[i+1].entry], mark) {
 			if *buf, err = r.readBlock(i, *buf); err != nil {
 				return a, false, err
@@ -294,6 +294,20 @@ func (r *run) find(key [16]byte, buf *[]byte) (a codec.Apart, ok bool, err error
 		}
 	}
 	return a, false, nil
+}
+
+// lastBlock is the last block whose first key begins with start or before; -1: there is none. Keys are hashes, so it is near its share of
+// the blocks: a search among all of them would be most of what a task costs that is not there.
+func lastBlock(blocks []block, start uint64) int {
+	share, _ := bits.Mul64(start, uint64(len(blocks)))
+	from, to := int(share), int(share) //nolint:gosec // less than there are blocks
+	for step := 8; from > 0 && blocks[from].first > start; step *= 2 {
+		from = max(from-step, 0)
+	}
+	for step := 8; to < len(blocks) && blocks[to].first <= start; step *= 2 {
+		to = min(to+step, len(blocks))
+	}
+	return from + sort.Search(to-from, func(i int) bool { return blocks[from+i].first > start }) - 1
 }
 
 // runScan goes through a run.

@@ -19,7 +19,8 @@ import (
 )
 
 // runs are the tasks that are apart. A snapshot names those that are valid with it. Each snapshot that has tasks to put apart makes one,
-// and before that merges those of about its size: there are about as many as the largest one has doubled.
+// and before that merges those that are no larger: there are
+// about as many as the largest one has doubled.
 type runs struct {
 	mu    sync.Mutex // guards what follows
 	valid []*run     // from the oldest on; of an entry that several have the newest counts
@@ -203,18 +204,18 @@ type freshRuns struct {
 	content []byte // entries of the next one, as they came
 }
 
-// merge begins those of a snapshot: it merges runs of which the newer ones are together as large as the older. If that fails it goes on
+// merge begins those of a snapshot: it merges a run with the newer ones once those have as many entries together. If that fails it goes on
 // with those there are: a disk without room gets some by the snapshot, since that makes a part of the log needless.
 func (b *Backend) merge(ctx context.Context) *freshRuns {
 	of, done := b.runs.use()
 	defer done()
 	f := &freshRuns{b: b, of: slices.Clone(of)}
-	newer, from := int64(0), len(of)
+	newer, from := 0, len(of)
 	for i, r := range slices.Backward(of) {
-		if r.bytes <= newer {
+		if len(r.marks) <= newer {
 			from = i
 		}
-		newer += r.bytes
+		newer += len(r.marks)
 	}
 	if from == len(of) {
 		return f
