@@ -68,7 +68,7 @@ func (s *runs) replace(by []*run) {
 }
 
 // recallAtOnce is how many tasks are looked for one after the other: the next ones at the same time, as a disk likes it.
-const recallAtOnce = 64
+const recallAtOnce = 8
 
 var _ backend.Archive = (*Backend)(nil)
 
