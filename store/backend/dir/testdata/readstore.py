@@ -48,6 +48,8 @@ def take_items(content, tasks, items):
             if 3 in fields: task["state"] = Reader(fields[3]).fields()[1]
         elif kind == 18 + 128:
             del tasks[base32(fields[1])]
+        elif kind == 21:
+            runs.append(fields)
     return kind
 
 def snapshot(data, store, tasks, items):
@@ -57,8 +59,40 @@ def snapshot(data, store, tasks, items):
         size, check = struct.unpack("<II", frames.take(8))
         content += frames.take(size)
         assert crc(content[len(content) - size:]) == check, "a frame is damaged"
-    assert take_items(content, tasks, items) == 19, "the end is missing"
+    assert take_items(content, tasks, items) in (19, 21), "the end is missing"
+    for named in runs: run(named, store, tasks, items)
     return sequence
+
+def run(named, store, tasks, items):
+    data = files["run-%020d.waggle" % named[1]]
+    check, number = header(data, b"WAGGRUN\n", store)
+    index, count, blocks, _, _ = struct.unpack("<QQQQQ", data[-64:-24])
+    assert number == named[1] and 2 * len(data) == named[2], "another run"  # an int: zigzag
+    assert crc(data[-64:-4], check) == struct.unpack("<I", data[-4:])[0] == named[3], "a footer is damaged"
+    entries, want, frames = [], b"", Reader(data[64:index])
+    while frames.at < len(frames.data):
+        size, check = struct.unpack("<II", frames.take(8))
+        block, first = Reader(frames.take(size)), len(entries)
+        assert crc(block.data) == check, "a block is damaged"
+        while block.at < len(block.data):
+            block.uvarint()
+            begin, kind, shard = block.at, block.take(1)[0], block.uvarint()
+            fields = Reader(block.take(block.uvarint())).fields()
+            entries.append((fields[1], block.data[begin:block.at]))
+        want += struct.pack("<QII", int.from_bytes(entries[first][0][:8], "big"), size, len(entries) - first)
+        want += b"".join(key[14:] for key, _ in entries[first:])
+        blocks -= 1
+    frames, content = Reader(data[index:-64]), b""
+    while frames.at < len(frames.data):
+        size, check = struct.unpack("<II", frames.take(8))
+        content += frames.take(size)
+        assert crc(content[len(content) - size:]) == check, "an index is damaged"
+    keys = [key for key, _ in entries]
+    assert content == want and count == len(keys) and blocks == 0, "an index is not that of its blocks"
+    assert keys == sorted(set(keys)), "a run is not sorted"
+    for key, item in entries:
+        tasks.pop(base32(key), None)
+        if item[0] == 18: take_items(item, tasks, items)
 
 def segment(data, store, after, tasks, items):
     start, at, last = header(data, b"WAGGLOG\n", store)[0], 64, after
@@ -74,7 +108,7 @@ def segment(data, store, after, tasks, items):
     return last
 
 files = {name: open(os.path.join(sys.argv[1], name), "rb").read() for name in sorted(os.listdir(sys.argv[1])) if os.path.isfile(os.path.join(sys.argv[1], name))}
-store, after, tasks, items, later = bytes.fromhex(json.loads(files["store.json"])["id"]), 0, {}, {}, {}
+store, after, tasks, items, later, runs = bytes.fromhex(json.loads(files["store.json"])["id"]), 0, {}, {}, {}, []
 for name in [n for n in files if n.startswith("snapshot-")][-1:]: after = snapshot(files[name], store, tasks, items)
 last = after
 for name in [n for n in files if n.startswith("log-0")]: last = segment(files[name], store, after, tasks, later)
