@@ -36,6 +36,8 @@ type Place struct {
 	Fill func(full bool)
 	// Renew makes the store one of a format that no program knows yet.
 	Renew func() error
+	// Archives: it is a [backend.Archive], whose Release makes a snapshot.
+	Archives bool
 }
 
 // Run runs all tests. place is called for each.
@@ -55,6 +57,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"Full", full},
 		{"NewerFormat", newerFormat},
 		{"UnknownFields", unknownFields},
+		{"Apart", apart},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -63,10 +66,75 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 	}
 }
 
+// apart keeps what snapshots give apart: the last of each task counts, and a removal ends it.
+func apart(t *testing.T, p Place) {
+	if !p.Archives {
+		return
+	}
+	entry := func(n byte, text string) []byte {
+		key, kind := [16]byte{n, 15: n}, codec.Task
+		if text == "" {
+			kind |= codec.Removed
+		}
+		return codec.AppendApart(nil, 1, codec.AppendItem(nil, kind, 0, func(c *codec.Codec) {
+			c.Key(1, &key)
+			codec.Text(c, 2, &text)
+		}))
+	}
+	want := make(map[[16]byte]string)
+	for round, texts := range [][]string{{"a", "b", "c", "d"}, {"", "B", "c"}, {"", "", "", "D", "e"}, {"again"}} {
+		o := acquire(t, p)
+		for n, text := range texts {
+			o.apart = append(o.apart, entry(byte(n), "")...) // one that comes before counts for nothing
+			o.apart = append(o.apart, entry(byte(n), text)...)
+			if delete(want, [16]byte{byte(n), 15: byte(n)}); text != "" {
+				want[[16]byte{byte(n), 15: byte(n)}] = string(entry(byte(n), text))
+			}
+		}
+		o.mustPut(kept{fmt.Sprint(round): "q"})
+		if err := o.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o = acquire(t, p)
+		recalled, listed := make(map[[16]byte]string), make(map[[16]byte]string)
+		into := func(all map[[16]byte]string) func(entry []byte) error {
+			return func(entry []byte) error {
+				a, _, ok := codec.CutApart(entry)
+				if _, twice := all[a.Key]; twice || !ok {
+					t.Errorf("round %d: an entry comes twice, or cannot be read", round)
+				}
+				all[a.Key] = string(a.Entry)
+				return nil
+			}
+		}
+		var keys [][16]byte
+		for n := range byte(10) {
+			keys = append(keys, [16]byte{n, 15: n}, [16]byte{n, 15: n + 1})
+		}
+		of := o.Backend.(backend.Archive) //nolint:forcetypeassert // the place says so
+		err := of.Recall(t.Context(), 0, keys, func(entry []byte) { _ = into(recalled)(entry) })
+		if err := errors.Join(err, of.Each(t.Context(), 0, into(listed))); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(recalled, want) || !maps.Equal(listed, want) {
+			t.Errorf("round %d: %q are recalled and %q listed, want %q", round, recalled, listed, want)
+		}
+		if err := of.Each(t.Context(), 1, func([]byte) error { return errors.New("of another shard") }); err != nil {
+			t.Error(err)
+		}
+		if err := o.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // kept are rules by their patterns: items as good as any.
 type kept map[string]string
 
 func (k kept) apply(kind codec.Kind, fields []byte) error {
+	if kind == codec.Store || kind == codec.End {
+		return nil
+	}
 	c := codec.Reader(fields)
 	var pattern, queue string
 	codec.Text(c, 1, &pattern)
@@ -76,7 +144,6 @@ func (k kept) apply(kind codec.Kind, fields []byte) error {
 		k[pattern] = queue
 	case codec.Rule | codec.Removed:
 		delete(k, pattern)
-	case codec.Store, codec.End:
 	default:
 		return fmt.Errorf("there is an item of kind %d", kind)
 	}

@@ -23,7 +23,7 @@ func TestBackend(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "data")
 		return backendtest.Place{
 			Backend: func() backend.Backend { return storeConfig{Dir: path, SnapshotBytes: 1 << 10}.backend() },
-			Kill:    kill,
+			Kill:    kill, Archives: true,
 			// A directory that is restored from a copy is another one under the same path.
 			Lose: func() error {
 				old := path + "-old"
@@ -53,8 +53,8 @@ func TestBackend_Disk(t *testing.T) {
 		config, _ := onDisk(d)
 		return backendtest.Place{
 			Backend: func() backend.Backend { return config.backend() },
-			Kill:    kill,
-			Fail:    func() { d.Fail(disktest.Sync, 0, syscall.EIO) },
+			Kill:    kill, Archives: true,
+			Fail: func() { d.Fail(disktest.Sync, 0, syscall.EIO) },
 			Fill: func(full bool) {
 				d.SetCapacity(0)
 				if full {

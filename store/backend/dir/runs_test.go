@@ -347,6 +347,53 @@ func TestRuns_Backup(t *testing.T) {
 	}
 }
 
+// TestRuns_OlderSnapshot starts with the older snapshot and its runs, which the newest one has merged, when that is damaged.
+func TestRuns_OlderSnapshot(t *testing.T) {
+	t.Parallel()
+	d := disktest.New(1)
+	config, _ := onDisk(d)
+	s := startOn(t, config)
+	var items []dispatch.Submission
+	for n := range 3 {
+		more, err := succeeded(t.Context(), s, 100*n, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, more...)
+		if n == 2 { // what the newest one does not have in a run of its own
+			continue
+		}
+		if _, err := s.MakeSnapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if _, err := s.MakeSnapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := waits(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := d.List("/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshots := slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "snapshot-") })
+	flip(d, "/data/"+snapshots[len(snapshots)-1], 100)
+	s = startOn(t, config)
+	states, err := statesOf(t.Context(), s, items)
+	if n := len(slices.DeleteFunc(states, func(state dispatch.State) bool { return state == dispatch.StateDone })); err != nil || n > 0 {
+		t.Errorf("of %d tasks %d are not DONE, %v", len(items), n, err)
+	}
+	if err := errors.Join(append(s.Check(), s.Close())...); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRuns_Missing refuses a store whose run is missing, and names it.
 func TestRuns_Missing(t *testing.T) {
 	t.Parallel()
