@@ -15,6 +15,7 @@
 //	highest fence, versions, counters                  one item for each shard, in each group
 //	orphans (a waiting task that a lease still names)  fields of the task
 //	counts of a source                                 a part of the source, in the group of the command
+//	tasks that are over, of an [Archive]               apart from the items, and counted by their lanes; a group has what leaves them
 //	when a collector was seen                          in each group that has the collector; single beats are not kept
 //	orders, places, counts in flight and waiting       made anew at a load: leases by deadline, lists of holders, picks
 //	locks of leases                                    beside the items, where [Term.Keyed]: they follow from the tasks

@@ -7,7 +7,8 @@ import (
 )
 
 // ended is a task that has succeeded and is over, in 112 bytes: most of what a store keeps are such tasks, and hardly any is met
-// again. Who meets one gets a record of it ([Shard.find]), which takes its place as soon as it is about to change.
+// again. Who meets one gets a record of it ([Shard.find]), which takes its place as soon as it is about to change. Where the backend
+// keeps such tasks apart, they are here only until the next snapshot (apart.go).
 type ended struct {
 	mark
 	hash     taskHash
