@@ -78,7 +78,7 @@ func (s *Store) items(as func(codec.Kind, []byte) []byte) (lines []string, err e
 	}}
 	if s.archive != nil {
 		to.Expand = func(each func([]byte) error) error {
-			return s.archive.Each(context.Background(), backend.AllShards, each)
+			return s.archive.Each(context.Background(), backend.AllShards, each) //nolint:forbidigo // its callers have none
 		}
 	}
 	err = s.Snapshot(backend.AllShards, to)

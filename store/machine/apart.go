@@ -132,6 +132,7 @@ func (s *Shard) CountApart() (n int64) {
 
 // Named names tasks, of which it needs those that are apart.
 type Named interface {
+	// named gives them, in the same order each time.
 	named(yield func(taskHash) bool)
 }
 

@@ -88,9 +88,6 @@ func (s *Shard) packEnded() {
 		case !r.over() || s.unknown[r] != nil:
 			s.forgetDone.Insert(r.score, r)
 		default:
-			if s.Saving != nil { // as the record that it was
-				s.Saving.save(r)
-			}
 			s.forgetDone.Remove(r.score, r)
 			s.records.remove(r.hash)
 			s.ended.add(r.ended())

@@ -3,7 +3,7 @@ package machine
 // Freeze begins a snapshot of the shard as it is. apart: the tasks that are over are not in it, but go apart.
 func (s *Shard) Freeze(snapshot uint32, apart bool) {
 	if apart {
-		s.packEnded()
+		s.packEnded() // what is over from here on has changed since, and so the snapshot has it as a record
 	}
 	s.Saving = newSaver(s, snapshot, apart)
 	if apart {

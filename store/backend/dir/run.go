@@ -178,7 +178,7 @@ func (w *runWriter) end(err error) (*run, error) {
 		_, err = w.out.Write(footer)
 		err = cmp.Or(err, w.out.Flush())
 	}
-	if err = w.file.keep(runFile(r.named.number), err); err != nil {
+	if err := w.file.keep(runFile(r.named.number), err); err != nil {
 		return nil, err
 	}
 	r.named.bytes, r.look = w.offset+runFooter, lookAt(r.since, r.until)
@@ -340,8 +340,8 @@ func (s *runScan) step() error {
 			s.unread(err)
 		}
 	}
-	ok := false
-	if s.entry, s.rest, ok = codec.CutApart(s.rest); !ok {
+	entry, rest, ok := codec.CutApart(s.rest)
+	if s.entry, s.rest = entry, rest; !ok {
 		return fmt.Errorf("%w: %s: an entry cannot be read", backend.ErrDamaged, s.run.path)
 	}
 	return nil

@@ -53,10 +53,10 @@ func keys(random *rand.Rand) (all [][16]byte) {
 		var key [16]byte
 		binary.BigEndian.PutUint64(key[:], random.Uint64())
 		binary.BigEndian.PutUint64(key[8:], random.Uint64())
-		switch {
-		case n%3 == 0: // more than fit into a block
+		switch n % 3 {
+		case 0: // more than fit into a block
 			binary.BigEndian.PutUint64(key[:], 1<<63)
-		case n%3 == 1:
+		case 1:
 			binary.BigEndian.PutUint64(key[:], random.Uint64N(20)<<60)
 			key[14], key[15] = 7, 7
 		}

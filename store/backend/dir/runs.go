@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
@@ -81,33 +82,24 @@ func (b *Backend) Recall(ctx context.Context, _ int, keys [][16]byte, each func(
 	}
 	slices.SortFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
 	var mu sync.Mutex
-	var all []error
-	var parts sync.WaitGroup
-	find := func(part [][16]byte) {
-		var buf []byte
-		for _, key := range part {
-			err := findIn(of, key, &buf, func(entry []byte) {
-				mu.Lock()
-				defer mu.Unlock()
-				each(entry)
-			})
-			if err = errors.Join(err, ctx.Err()); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				all = append(all, err)
-				return
-			}
-		}
-	}
+	var parts errgroup.Group
 	for part := range slices.Chunk(keys, recallAtOnce) {
-		if len(keys) <= recallAtOnce {
-			find(part)
-			break
-		}
-		parts.Go(func() { find(part) })
+		parts.Go(func() error {
+			var buf []byte
+			for _, key := range part {
+				err := findIn(of, key, &buf, func(entry []byte) {
+					mu.Lock()
+					defer mu.Unlock()
+					each(entry)
+				})
+				if err = errors.Join(err, ctx.Err()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	parts.Wait()
-	if err := errors.Join(all...); err != nil {
+	if err := parts.Wait(); err != nil {
 		return fmt.Errorf("%w: read tasks that are over: %w", dispatch.ErrStoreUnavailable, err)
 	}
 	return nil

@@ -41,6 +41,7 @@ func waits(ctx context.Context, s dispatch.Store) error {
 	key := fmt.Sprint(rand.Uint64())
 	results, err := s.Submit(ctx, 1, []dispatch.SourceGate{crashGate}, []dispatch.Submission{{
 		ID: dispatch.NewTaskID(dispatch.Identity{Scope: "u", Queue: "waits.test", Key: key}), SourceUID: "u", Queue: "waits.test", Key: key, Priority: 5,
+		Due: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC),
 	}})
 	if err == nil && results[0].Code != dispatch.SubmitCreated {
 		err = fmt.Errorf("a new task is answered %v", results[0].Code)
@@ -360,6 +361,11 @@ func TestRuns_OlderSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		items = append(items, more...)
+		for range 1000 { // more than a segment: the log does not have what is in the runs
+			if err := waits(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if n == 2 { // what the newest one does not have in a run of its own
 			continue
 		}
@@ -367,13 +373,8 @@ func TestRuns_OlderSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 {
-		if _, err := s.MakeSnapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := waits(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := s.MakeSnapshot(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	if err := s.Kill(); err != nil {
 		t.Fatal(err)
@@ -391,6 +392,38 @@ func TestRuns_OlderSnapshot(t *testing.T) {
 	}
 	if err := errors.Join(append(s.Check(), s.Close())...); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRuns_MergeRemovals merges the removals of tasks that an older run has, which is not merged: they are forgotten once, and stay so.
+func TestRuns_MergeRemovals(t *testing.T) {
+	t.Parallel()
+	path, c := t.TempDir(), storetest.NewStillClock(start)
+	s := open(t.Context(), t, storeConfig{Dir: path, SnapshotBytes: 1 << 40, Now: c.Now})
+	if _, err := succeeded(t.Context(), s, 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	c.Advance(crashGate.Remember / 2)
+	for n := range 5 {
+		if _, err := succeeded(t.Context(), s, 1000+100*n, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.file.MakeSnapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Advance(crashGate.Remember/2 + crashGate.Remember/10) // the first ones are over
+	for n := range 4 {                                      // one has the removals, later ones merge them with what is new
+		if _, err := succeeded(t.Context(), s, 2000+10*n, 10); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.file.MakeSnapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := check(t.Context(), path)
+	if err != nil || found.Stats.Counts.Done != 10+500+40 || found.Runs < 2 || found.Runs > 4 {
+		t.Errorf("%+v, %v", found, err)
 	}
 }
 
