@@ -92,7 +92,7 @@ func (b *Backend) Recall(ctx context.Context, _ int, keys [][16]byte, each func(
 					defer mu.Unlock()
 					each(entry)
 				})
-				if err = errors.Join(err, ctx.Err()); err != nil {
+				if err := errors.Join(err, ctx.Err()); err != nil {
 					return err
 				}
 			}
