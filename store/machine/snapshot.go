@@ -57,18 +57,18 @@ func (s *Shard) SavePage(out, entries []byte, items int) (page, apart []byte, mo
 }
 
 // next is the next thing that is kept; it sets done after the last one. Most of them are saved earlier, with a task
-// that names them.
+// that names them. A table is looked through once: behind its last task it may have many free places.
 func (s *Shard) next(at *walk) kept {
-	if r, after, ok := s.records.from(at.record); ok {
-		at.record = after
+	var ok bool
+	var r *record
+	if r, at.record, ok = s.records.from(at.record); ok {
 		return r
 	}
-	if _, after, ok := s.ended.from(at.ended); ok {
-		at.ended = after
-		return s.ended.at(after - 1)
+	if _, at.ended, ok = s.ended.from(at.ended); ok {
+		return s.ended.at(at.ended - 1)
 	}
-	if l, after, ok := s.apart.lanes.from(at.over); ok {
-		at.over = after
+	var l overLane
+	if l, at.over, ok = s.apart.lanes.from(at.over); ok {
 		return l.lane
 	}
 	if n, after, ok := s.grants.from(at.grant); ok {
