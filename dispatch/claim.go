@@ -26,7 +26,7 @@ type Claims interface {
 	// new. EndSession records the replacement in this shard, BeginPoll and Beat in the collector's home shard.
 	//
 	// A want's MaxBytes limits the record and joined bytes of its tasks, before anything is claimed; its first task
-	// always fits. One call grants at most bounds.MaxClaimTasks tasks in at most bounds.MaxClaimTurns turns; then More
+	// always fits, unless Bytes are used before. One call grants at most bounds.MaxClaimTasks tasks in at most bounds.MaxClaimTurns turns; then More
 	// is true, and the caller calls again. More is also true if a want names a source for the first time and the store
 	// has not listed all of its lanes.
 	//
@@ -82,6 +82,8 @@ type Grant struct {
 	Token LeaseToken
 	// Remaining is how long the lease lasts, counted from the claim. In a replay: the rest of it.
 	Remaining time.Duration
+	// Bytes of the task as MaxBytes counts them; 0 in a replay.
+	Bytes int
 }
 
 // Want asks for tasks.
@@ -89,6 +91,8 @@ type Want struct {
 	Poll
 	Max      int // at least 1
 	MaxBytes int
+	// Bytes of MaxBytes are used: by tasks of other shards that the fetch was granted. Above 0, the first task must fit, too.
+	Bytes int
 	// Lease is the duration to give; 0 = the source's.
 	Lease time.Duration
 	// SourceUIDs and Queues, if set, restrict the want to these: at most 16 of each.

@@ -277,7 +277,7 @@ func (w *World) MustFetch(req engine.FetchRequest) *engine.FetchResult {
 	return res
 }
 
-// Take gives c1 up to n tasks that can be had now, of one shard and of these pools.
+// Take gives c1 up to n tasks that can be had now, of these pools.
 func (w *World) Take(n int, pools ...string) []dispatch.Grant {
 	w.T.Helper()
 	w.tokens++

@@ -265,8 +265,8 @@ const (
 )
 
 // notePoll records a fetch in the store: when the collector was seen, and its current session. repeated: the client
-// token had a grant before, and the outcome has its leases that are still held (P7).
-func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump.Outcome, repeated bool, err error) {
+// token had a grant before, and the outcome has its leases that are still held (P7). most is how many tasks it asks for.
+func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll, most int) (out pump.Outcome, repeated bool, err error) {
 	state, err := d.poll(ctx, poll)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -281,25 +281,31 @@ func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll) (out pump
 		// What an older session was granted under this client token ends with it.
 		return pump.Outcome{End: pump.TokenUsed}, state.Used, d.beginSession(ctx, poll.Collector, poll.Session)
 	case len(state.Replay) > 0:
-		return pump.Outcome{End: pump.Granted, Grants: d.ofOneShard(ctx, poll, state.Replay), Call: poll.Call}, true, nil
+		return pump.Outcome{End: pump.Granted, Grants: d.repeated(ctx, poll, most, state.Replay), Call: poll.Call}, true, nil
 	case state.Used:
 		return pump.Outcome{End: pump.TokenUsed}, true, nil
 	}
 	return out, false, nil
 }
 
-// ofOneShard has a repeat get no more than it asks for: a fetch that has left a slow claim may have a grant in two shards until one is given
-// back.
-func (d *Dispatcher) ofOneShard(ctx context.Context, poll dispatch.Poll, grants []dispatch.Grant) []dispatch.Grant {
-	// A claim that was left is the earlier one: the last grant is what the call was answered with, most likely.
-	last := slices.MaxFunc(grants, func(a, b dispatch.Grant) int { return cmp.Compare(a.Token.Fence, b.Token.Fence) })
-	of := d.shardOf(last.Task.ID)
-	for _, shard := range d.shardsOf(grants) {
-		if shard != of {
+// repeated are the grants of a repeat: those of all shards, but no more than it asks for. A fetch that has left a slow claim may have a grant
+// too many until that is given back.
+func (d *Dispatcher) repeated(ctx context.Context, poll dispatch.Poll, most int, grants []dispatch.Grant) []dispatch.Grant {
+	// A claim that was left is the earlier one: the last grants are what the call was answered with, most likely.
+	latest := slices.SortedFunc(slices.Values(grants), func(a, b dispatch.Grant) int { return cmp.Compare(b.Token.Fence, a.Token.Fence) })
+	count := make(map[int]int)
+	for i := range grants {
+		count[d.shardOf(grants[i].Task.ID)]++
+	}
+	answered := 0
+	for _, shard := range d.shardsOf(latest) {
+		if answered += count[shard]; answered > max(most, count[shard]) {
+			answered -= count[shard]
+			count[shard] = 0
 			d.pump.GiveBack(ctx, shard, poll)
 		}
 	}
-	return slices.DeleteFunc(grants, func(g dispatch.Grant) bool { return d.shardOf(g.Task.ID) != of })
+	return slices.DeleteFunc(grants, func(g dispatch.Grant) bool { return count[d.shardOf(g.Task.ID)] == 0 })
 }
 
 // poll notes a poll. It does so in a goroutine of its own, so that the stack of a fetch that waits does not have the size that the

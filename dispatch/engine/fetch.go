@@ -148,7 +148,7 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 	if r.Want.SourceUIDs, err = d.uidsOf(ctx, req.Sources); err != nil {
 		return out, err
 	}
-	out, repeated, err := d.notePoll(ctx, r.Want.Poll)
+	out, repeated, err := d.notePoll(ctx, r.Want.Poll, req.MaxTasks)
 	if err != nil || repeated {
 		return out, err
 	}
@@ -157,7 +157,7 @@ func (d *Dispatcher) obtain(ctx context.Context, req *FetchRequest, received tim
 		// The store has work, but not for this fetch; or another session has begun. A claim in flight may still grant
 		// it something, which is given back; so the fetch continues with another id.
 		r.Want.Call = d.nextCall()
-		again, repeated, err := d.notePoll(ctx, r.Want.Poll)
+		again, repeated, err := d.notePoll(ctx, r.Want.Poll, req.MaxTasks)
 		if err != nil || repeated {
 			return again, err
 		}

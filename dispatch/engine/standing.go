@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -16,6 +17,7 @@ type Standing struct {
 	received time.Time
 	poll     dispatch.Poll
 	out      pump.Outcome
+	left     atomic.Pointer[error] // why it was left
 }
 
 // Prepare begins a fetch as [Dispatcher.Fetch] does, of a session that is known, without reports and sources. Without a Standing and an
@@ -38,7 +40,7 @@ func (d *Dispatcher) Prepare(ctx context.Context, req FetchRequest) (*Standing, 
 	case state.Replaced || state.NewSession:
 		return nil, nil
 	case len(state.Replay) > 0:
-		s.out = pump.Outcome{End: pump.Granted, Grants: d.ofOneShard(ctx, poll, state.Replay), Call: poll.Call}
+		s.out = pump.Outcome{End: pump.Granted, Grants: d.repeated(ctx, poll, s.req.MaxTasks, state.Replay), Call: poll.Call}
 	case state.Used:
 		s.out = pump.Outcome{End: pump.TokenUsed}
 	}
@@ -59,10 +61,14 @@ func (s *Standing) Stand(answered func()) (leave func(cause error)) {
 		},
 		Pools: s.req.Pools, Labels: s.req.Labels,
 	}
-	return s.d.pump.Stand(r, func(out pump.Outcome) {
+	leave = s.d.pump.Stand(r, func(out pump.Outcome) {
 		s.out = out
 		answered()
 	})
+	return func(cause error) {
+		s.left.Store(&cause)
+		leave(cause)
+	}
 }
 
 // Answered reports whether Result has the answer. Any other end is that of one wait: what [Dispatcher.Fetch] answers then is the answer.
@@ -75,7 +81,12 @@ func (s *Standing) Answered() bool {
 	}
 }
 
-// Result is the answer, if it was answered. If it fails, what it was granted is given back.
+// Result is the answer, if it was answered. If it fails, or the fetch was left, what it was granted is given back.
 func (s *Standing) Result(ctx context.Context) (*FetchResult, error) {
+	if left := s.left.Load(); left != nil {
+		over, end := context.WithCancelCause(ctx)
+		end(*left)
+		ctx = over
+	}
 	return s.d.deliver(ctx, &s.req, s.received, s.out, nil)
 }

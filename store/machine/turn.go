@@ -65,7 +65,7 @@ type hand struct {
 // join puts a want at the end of the line.
 func (n *line) join(want *dispatch.Want, index int, digest uint64) {
 	room := max(want.Max, 1)
-	n.hands = append(n.hands, hand{want: want, index: index, digest: digest, room: room})
+	n.hands = append(n.hands, hand{want: want, index: index, digest: digest, room: room, bytes: want.Bytes})
 	n.asks = min(n.asks+room, bounds.MaxClaimTasks)
 }
 
@@ -205,7 +205,7 @@ func (c *claim) take(n *line, l *lane, limit int) (taken int) {
 		}
 		h := n.open()
 		size := r.bytes() + l.source.gate.JoinedBytes
-		if len(h.grants) > 0 && h.want.MaxBytes > 0 && h.bytes+size > h.want.MaxBytes {
+		if h.bytes > 0 && h.want.MaxBytes > 0 && h.bytes+size > h.want.MaxBytes {
 			h.full = true
 			break
 		}
@@ -218,6 +218,7 @@ func (c *claim) take(n *line, l *lane, limit int) (taken int) {
 		}
 		h.bytes += size
 		c.grant(h, r)
+		h.grants[len(h.grants)-1].Bytes = size
 		taken++
 	}
 	return taken

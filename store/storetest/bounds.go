@@ -18,6 +18,7 @@ func boundCases() []testCase {
 		{"MaxBytes_FirstAlwaysFits_T5", boundFirstFits},
 		{"MaxBytes_RestStaysReady_T5", boundBytes},
 		{"MaxBytes_CountsJoinedBytes_T5", boundJoined},
+		{"MaxBytes_UsedBefore_T5", boundUsed},
 		{"Renew_ManyAtOnce_P10", boundRenewals},
 		{"Apply_ManyAtOnce_P10", boundTransitions},
 		{"Expired_AtMostItsLimit_T42", boundExpired},
@@ -160,6 +161,21 @@ func boundJoined(e *env) {
 	g := source("a", func(g *dispatch.SourceGate) { g.JoinedBytes = 50_000 })
 	e.create(g, numbered(g, queue, 5)...)
 	is(e, "granted", len(e.claim(e.want(9, func(w *dispatch.Want) { w.MaxBytes = 125_000 })).Grants[0]), 2)
+}
+
+// boundUsed: a fetch that has tasks of another shard gets what fits beside them, which may be nothing.
+func boundUsed(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, item(g, queue, "1", payload(50_000)), item(g, queue, "2", payload(50_000)))
+	used := func(n int) func(*dispatch.Want) {
+		return func(w *dispatch.Want) { w.MaxBytes, w.Bytes = 125_000, n }
+	}
+	reply := e.claim(e.want(9, used(100_000)), e.want(9, used(50_000)))
+	is(e, "granted", []int{len(reply.Grants[0]), len(reply.Grants[1])}, []int{0, 1})
+	if n := reply.Grants[1][0].Bytes; n < 50_000 || n > 60_000 {
+		e.Errorf("a task with a payload of 50,000 bytes counts as %d", n)
+	}
 }
 
 // takeMany claims n tasks by as many calls as it takes.

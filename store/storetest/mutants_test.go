@@ -322,7 +322,7 @@ func TestExplore_ComparesWithTheReference(t *testing.T) {
 	reference := newInstance(t, func(s dispatch.Store) dispatch.Store {
 		return &mutant{Store: s, claim: func(s dispatch.Store, shard int, pool string, holds int64, wants []dispatch.Want) (dispatch.ClaimReply, error) {
 			reply, err := s.Claim(t.Context(), shard, pool, holds, wants, nil)
-			reply.More = len(reply.Grants[0]) > 1
+			reply.More = err == nil && len(reply.Grants[0]) > 1
 			return reply, err
 		}}
 	})

@@ -19,7 +19,7 @@ func (m *model) genClaim() step {
 		w := dispatch.Want{
 			Poll: dispatch.Poll{Collector: c.id, Session: c.session(), ClientToken: token, Call: call},
 			Max:  one(m, 1, 1, 2, 5, 30), MaxBytes: one(m, manyBytes, manyBytes, manyBytes, 1, 120, 1000),
-			Lease: one(m, 0, 0, time.Second, 5*time.Second, 1500*time.Millisecond, time.Hour),
+			Bytes: one(m, 0, 0, 0, 0, 500), Lease: one(m, 0, 0, time.Second, 5*time.Second, 1500*time.Millisecond, time.Hour),
 		}
 		if m.chance(12) {
 			w.SourceUIDs = []string{one(m, m.sources...).gate.UID, one(m, m.sources...).gate.UID}
@@ -34,8 +34,8 @@ func (m *model) genClaim() step {
 			w.Collector, w.Session, w.ClientToken = s.collector, s.session, s.token
 		}
 		wants[n] = w
-		text += fmt.Sprintf(" {%s/%s/%s max=%d bytes=%d lease=%v src=%v q=%v}",
-			w.Collector, w.Session, w.ClientToken, w.Max, w.MaxBytes, w.Lease, w.SourceUIDs, w.Queues)
+		text += fmt.Sprintf(" {%s/%s/%s max=%d bytes=%d of %d lease=%v src=%v q=%v}",
+			w.Collector, w.Session, w.ClientToken, w.Max, w.Bytes, w.MaxBytes, w.Lease, w.SourceUIDs, w.Queues)
 	}
 	if m.world.holds.version > 0 && m.chance(4) {
 		return m.staleClaimStep(shard, pool, wants, text)

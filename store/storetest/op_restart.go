@@ -76,25 +76,27 @@ func (m *model) withoutPools(reads ...[]any) {
 }
 
 // sameDelays lets a queue wait for longer after a restart, at most for its longest delay: a delay that was cut, since its rule became
-// shorter or the clock was set back, counts again. It leaves out such delays. No queue waits for less (P6).
+// shorter or the clock was set back, counts again. It leaves out such delays, and queues that have nothing else. No queue waits for less (P6).
 func (m *model) sameDelays(before, after []any) error {
 	for i := range before {
 		was, ok := before[i].([]*dispatch.Queue)
 		is, _ := after[i].([]*dispatch.Queue)
-		if !ok || len(was) != len(is) {
+		if !ok {
+			continue
+		}
+		is = slices.DeleteFunc(is, func(q *dispatch.Queue) bool {
+			known := slices.ContainsFunc(was, func(w *dispatch.Queue) bool { return w.Name == q.Name })
+			return !known && q.Waiting+q.Leased == 0 && q.BlockStep == 0 && len(q.Gates) == 1 && !delayOf(q).After(m.longest(q))
+		})
+		if after[i] = is; len(was) != len(is) {
 			continue
 		}
 		for n := range was {
 			a, b := delayOf(was[n]), delayOf(is[n])
-			paced := is[n].Settings.Paced(is[n].QueueDelay)
-			limit := m.world.millisecondEnd().Add(max(paced.MinDelay, paced.MaxDelay))
-			if paced.DelayFactor > 0 && paced.MaxDelay == 0 {
-				limit = limit.Add(bounds.MaxMinDelay)
-			}
 			switch {
 			case b.Before(a):
 				return broken("queue %s can be granted from %v on after a restart, %v before (P6)", is[n].Name, b, a)
-			case b.After(a) && b.After(limit):
+			case b.After(a) && b.After(m.longest(is[n])):
 				return broken("queue %s can be granted from %v on after a restart, %v before: later than its delay allows", is[n].Name, b, a)
 			case b.After(a):
 				is[n].NextGrant, is[n].Gates = was[n].NextGrant, was[n].Gates
@@ -102,6 +104,16 @@ func (m *model) sameDelays(before, after []any) error {
 		}
 	}
 	return nil
+}
+
+// longest is until when a queue may wait that was granted from now.
+func (m *model) longest(q *dispatch.Queue) time.Time {
+	paced := q.Settings.Paced(q.QueueDelay)
+	limit := m.world.millisecondEnd().Add(max(paced.MinDelay, paced.MaxDelay))
+	if paced.DelayFactor > 0 && paced.MaxDelay == 0 {
+		limit = limit.Add(bounds.MaxMinDelay)
+	}
+	return limit
 }
 
 // delayOf is when the delay of a queue ends.

@@ -22,7 +22,7 @@ func (w *world) claimed(shard int, pool string, wants []dispatch.Want, got dispa
 			w.count("claim by a replaced session")
 			continue
 		}
-		full := len(grants) >= want.Max || len(grants) > 0 && want.MaxBytes < manyBytes
+		full := len(grants) >= want.Max || len(grants) > 0 && want.MaxBytes < manyBytes || want.Bytes > 0
 		if !full && !replaced && w.noted(shard, want.Collector, want.ClientToken) == nil && got.Used[i] == (len(grants) > 0) {
 			unmet = append(unmet, i)
 		}

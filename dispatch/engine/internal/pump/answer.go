@@ -12,12 +12,15 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
-// finish answers a waiter and removes it from every line, unless it was answered before.
+// finish answers a waiter and removes it from every line, unless it was answered before. If it was granted something, that is the answer.
 func (p *Pump) finish(w *waiter, out Outcome) {
 	if w.finished {
 		return
 	}
 	w.finished = true
+	if len(w.grants) > 0 {
+		out = Outcome{End: Granted, Grants: w.grants, Call: w.call, At: w.began}
+	}
 	for _, at := range w.places {
 		at.line.waiters.Remove(at.elem)
 		if w.Once {
@@ -99,6 +102,9 @@ func (p *Pump) nothing(w *waiter) Outcome {
 // askedEverywhere reports whether each outlet of a waiter was claimed from after its arrival, and had nothing more.
 // Outlets of held pools do not count, nor those that are closed if that is enough for the waiter.
 func (p *Pump) askedEverywhere(w *waiter) bool {
+	if len(w.grants) > 0 {
+		return !p.fills(w)
+	}
 	now := time.Now()
 	for _, at := range w.places {
 		works := at.line.works()
@@ -210,9 +216,53 @@ func opens(o *outlet, reply *dispatch.ClaimReply, served, waiters int) (open boo
 	return open || !next.IsZero() && !next.After(reply.Now), next
 }
 
+// granted takes what a waiter was granted by a claim, which is its answer if no other shard has something for it now.
+func (p *Pump) granted(w *waiter, c *claim, want int, grants []dispatch.Grant) {
+	if len(w.grants) == 0 {
+		w.grants, w.call, w.began = grants, c.wants[want].Call, c.began
+	} else {
+		w.grants = append(w.grants, grants...)
+	}
+	if w.room() <= 0 || w.wasLeft || len(c.line.outlets) == 1 {
+		p.finish(w, Outcome{})
+		return
+	}
+	for i := range grants {
+		w.bytes += grants[i].Bytes
+	}
+}
+
+// fills reports whether a fetch that was granted something has to wait for another shard, which has something or is being asked.
+func (p *Pump) fills(w *waiter) bool {
+	now := time.Now()
+	for _, at := range w.places {
+		has := func(o outlet) bool {
+			return o.answers() && (o.busy() || !o.until.After(now) && !o.retryAt.After(now)) && !slices.Contains(w.asked, o.shard)
+		}
+		if slices.ContainsFunc(at.line.outlets, has) && !p.cfg.Holds().StopsPool(at.line.pool) {
+			return true
+		}
+	}
+	return false
+}
+
+// fill has a waiter that was granted less than it asks for wait for the other shards, or answers it.
+func (p *Pump) fill(w *waiter, asked int) {
+	w.asked = append(w.asked, asked)
+	switch {
+	case !p.fills(w):
+		p.finish(w, Outcome{})
+	case !w.Once: // it waits for nothing else
+		w.Once = true
+		for _, at := range w.places {
+			at.line.once = append(at.line.once, w)
+		}
+	}
+}
+
 // deliver answers the waiters with a grant. It returns the polls that have a grant for nobody: their waiters are answered.
 func (p *Pump) deliver(c *claim, reply *dispatch.ClaimReply) (gone []dispatch.Poll) {
-	o, waiters, began := c.outlet, c.waiters, c.began
+	o, waiters := c.outlet, c.waiters
 	served, granted := 0, 0
 	for i, w := range waiters {
 		n := len(reply.Grants[i])
@@ -221,17 +271,25 @@ func (p *Pump) deliver(c *claim, reply *dispatch.ClaimReply) (gone []dispatch.Po
 		case w.finished && n > 0:
 			gone = append(gone, c.wants[i].Poll)
 		case w.finished:
+		case len(w.grants) > 0 && n > w.room(): // another call with its client token was granted that
+			gone = append(gone, c.wants[i].Poll)
+			p.finish(w, Outcome{})
 		case n > 0:
 			served++
-			p.finish(w, Outcome{End: Granted, Grants: reply.Grants[i], Call: c.wants[i].Call, At: began})
+			p.granted(w, c, i, reply.Grants[i])
 		case reply.Used[i]:
 			served++
 			p.finish(w, Outcome{End: TokenUsed})
 		}
+		if len(w.grants) > 0 && !w.finished {
+			p.fill(w, o.shard)
+		}
 	}
 	if open, _ := opens(o, reply, served, len(waiters)); open && !c.left && !reply.More && !o.line.narrow && granted < bounds.MaxClaimTasks {
 		for _, w := range waiters { // the store has something for anybody but these
-			p.finish(w, Outcome{End: Refused})
+			if len(w.grants) == 0 {
+				p.finish(w, Outcome{End: Refused})
+			}
 		}
 	}
 	return gone

@@ -65,7 +65,17 @@ type waiter struct {
 	wasLeft  bool // a claim took too long: each later one is made under a call of its own
 	last     bool // its wait is over: these claims are the last
 	finished bool
+
+	// What it was granted so far, if that is less than it asks for: it gets more of those shards that have something now.
+	grants []dispatch.Grant
+	bytes  int       // of these
+	call   string    // under which the first of them was granted
+	began  time.Time // the claim for it
+	asked  []int     // the shards that were claimed from since then
 }
+
+// room is how many tasks it may get yet.
+func (w *waiter) room() int { return w.Want.Max - len(w.grants) }
 
 // place is the position of a waiter in a line.
 type place struct {
@@ -195,22 +205,23 @@ func (p *Pump) rest(l *line, now time.Time) {
 	l.timer.Reset(max(left, idleLine/10))
 }
 
-// pick adds to picked the first waiters of the line without a claim in flight, as many as fit in one claim. Their
+// pick adds to picked the first waiters of the outlet's line without a claim in flight, as many as fit in one claim. Their
 // number follows the last claim: if one task is new and 10,000 fetches wait, the claim is for one of them.
-func (l *line) pick(picked []*waiter, limit int) []*waiter {
+func (o *outlet) pick(picked []*waiter, limit int) []*waiter {
+	l := o.line
 	if l.turns > 0 {
 		limit = max(min(limit, bounds.MaxClaimTurns/l.turns), 1)
 	}
 	tasks := 0
 	for _, w := range picked {
-		tasks += w.Want.Max
+		tasks += w.room()
 	}
 	for e := l.waiters.Front(); e != nil && len(picked) < limit; e = e.Next() {
 		w := e.Value.(*waiter) //nolint:forcetypeassert // the list holds nothing else
-		if w.claims > w.left || w.last {
+		if w.claims > w.left || w.last || slices.Contains(w.asked, o.shard) {
 			continue
 		}
-		if tasks += w.Want.Max; len(picked) > 0 && tasks > bounds.MaxClaimTasks {
+		if tasks += w.room(); len(picked) > 0 && tasks > bounds.MaxClaimTasks {
 			break
 		}
 		picked = append(picked, w)

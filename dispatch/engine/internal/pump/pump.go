@@ -35,6 +35,8 @@
 //   - a claim grants nothing to a fetch although work is left for anybody: the fetch's
 //     session may be replaced. It is answered [Refused].
 //   - a caller goes during a claim for it: its grant is given back.
+//   - a claim grants a fetch fewer tasks than it asks for: those are its answer, with what the
+//     other shards have at that moment. Each of them is asked once.
 //   - the wait of a fetch ends during claims for it: these are the last, and what comes of them
 //     is its answer. Otherwise a store slower than the waits would grant and take back the same
 //     tasks forever.
@@ -163,7 +165,7 @@ func (p *Pump) Background(f func(context.Context)) bool {
 }
 
 // Wait waits until the store grants something to the fetch, or its wait is over. If ctx ends first, a later grant is
-// given back, and the outcome is Failed with the cause. The outcome is Nothing if the cause is that the store did not
+// given back, and the outcome is what was granted by then, or Failed with the cause. The outcome is Nothing if the cause is that the store did not
 // answer in time.
 func (p *Pump) Wait(ctx context.Context, r *Request) Outcome {
 	answer := make(chan Outcome, 1)
@@ -310,7 +312,7 @@ func (p *Pump) step(l *line) {
 			continue
 		}
 		open := !o.until.After(now) || len(l.once) > 0 && o.asked < l.lastOnce
-		if waiters := l.pick(nil, o.limit); open && len(waiters) > 0 {
+		if waiters := o.pick(nil, o.limit); open && len(waiters) > 0 {
 			p.launch(o, waiters)
 			continue
 		}
@@ -335,7 +337,7 @@ func (p *Pump) launch(o *outlet, waiters []*waiter) {
 		gather(func() (n int, enough bool) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			n = len(o.line.pick(waiters, o.served))
+			n = len(o.pick(waiters, o.served))
 			return n, n >= o.served
 		})
 		if c, holds, last := p.choose(o, waiters); c != nil {
@@ -379,7 +381,7 @@ func (p *Pump) choose(o *outlet, waiters []*waiter) (c *claim, version int64, la
 	}
 	stopped := func(w *waiter) bool { return w.finished || p.sentAway(w, holds) }
 	waiters = slices.DeleteFunc(waiters, stopped)
-	chosen := o.line.pick(waiters, o.limit)
+	chosen := o.pick(waiters, o.limit)
 	markClaimed(chosen[len(waiters):])
 	c.waiters = slices.DeleteFunc(chosen, stopped)
 	if len(c.waiters) == 0 {
@@ -389,6 +391,7 @@ func (p *Pump) choose(o *outlet, waiters []*waiter) (c *claim, version int64, la
 	c.wants = make([]dispatch.Want, 0, len(c.waiters))
 	for _, w := range c.waiters {
 		want := w.Want
+		want.Max, want.Bytes = w.room(), w.bytes
 		if w.wasLeft { // what each claim has granted can be given back alone
 			want.Call = p.cfg.NextCall()
 		}
@@ -430,7 +433,9 @@ func (p *Pump) letGo(c *claim) {
 	c.left = true
 	for _, w := range c.waiters {
 		w.left++
-		w.wasLeft = true
+		if w.wasLeft = true; len(w.grants) > 0 {
+			p.finish(w, Outcome{})
+		}
 	}
 	p.goOn(c.outlet, c.waiters)
 }

@@ -40,12 +40,18 @@ func newPump(store Store, holds func() *holdbook.Book) *Pump {
 
 func nothingHeld() *holdbook.Book { return holdbook.New(nil, 0, time.Time{}) }
 
+// inShard is a call in a shard.
+type inShard struct {
+	shard int
+	call  string
+}
+
 // moodyStore answers claims with whatever comes to its mind, after a while. It notes what it
 // granted, and what was given back of that.
 type moodyStore struct {
 	mu      sync.Mutex // guards what follows
 	r       *rand.Rand
-	granted map[string]int // grants, by call
+	granted map[inShard]int // grants, by call
 	tried   map[string]bool
 
 	holds atomic.Pointer[holdbook.Book]
@@ -54,13 +60,15 @@ type moodyStore struct {
 func (*moodyStore) Shards() int { return 3 }
 
 func (s *moodyStore) Claim(
-	_ context.Context, _ int, pool string, version int64, wants []dispatch.Want, _ func(*dispatch.ClaimReply),
+	_ context.Context, shard int, pool string, version int64, wants []dispatch.Want, _ func(*dispatch.ClaimReply),
 ) (dispatch.ClaimReply, error) {
-	return s.claim(pool, version, wants, nil)
+	return s.claim(shard, pool, version, wants, nil)
 }
 
 // claim calls decided, if it is given, before the time that the claim takes. After that it may fail.
-func (s *moodyStore) claim(pool string, version int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply)) (dispatch.ClaimReply, error) {
+func (s *moodyStore) claim(
+	shard int, pool string, version int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+) (dispatch.ClaimReply, error) {
 	holds := s.holds.Load()
 	if holds.Version > version {
 		return dispatch.ClaimReply{}, dispatch.ErrStaleHolds
@@ -70,7 +78,7 @@ func (s *moodyStore) claim(pool string, version int64, wants []dispatch.Want, de
 			panic(fmt.Sprintf("a claim of pool %s for collector %s by holds of version %d, which stop it", pool, w.Collector, version))
 		}
 	}
-	reply, takes, err := s.think(wants)
+	reply, takes, err := s.think(shard, wants)
 	if decided == nil || err != nil {
 		time.Sleep(takes)
 	}
@@ -86,18 +94,18 @@ func (s *moodyStore) claim(pool string, version int64, wants []dispatch.Want, de
 	}
 	decided(&reply)
 	time.Sleep(takes)
-	return s.keep(wants, reply)
+	return s.keep(shard, wants, reply)
 }
 
 // keep keeps what was decided, or fails.
-func (s *moodyStore) keep(wants []dispatch.Want, reply dispatch.ClaimReply) (dispatch.ClaimReply, error) {
+func (s *moodyStore) keep(shard int, wants []dispatch.Want, reply dispatch.ClaimReply) (dispatch.ClaimReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.r.IntN(15) > 0 {
 		return reply, nil
 	}
 	for i := range wants {
-		s.granted[wants[i].Call] -= len(reply.Grants[i])
+		s.granted[inShard{shard, wants[i].Call}] -= len(reply.Grants[i])
 	}
 	return dispatch.ClaimReply{}, dispatch.ErrStoreUnavailable
 }
@@ -106,12 +114,12 @@ func (s *moodyStore) keep(wants []dispatch.Want, reply dispatch.ClaimReply) (dis
 type earlyStore struct{ *moodyStore }
 
 func (s earlyStore) Claim(
-	_ context.Context, _ int, pool string, version int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
+	_ context.Context, shard int, pool string, version int64, wants []dispatch.Want, decided func(*dispatch.ClaimReply),
 ) (dispatch.ClaimReply, error) {
-	return s.claim(pool, version, wants, decided)
+	return s.claim(shard, pool, version, wants, decided)
 }
 
-func (s *moodyStore) think(wants []dispatch.Want) (reply dispatch.ClaimReply, takes time.Duration, err error) {
+func (s *moodyStore) think(shard int, wants []dispatch.Want) (reply dispatch.ClaimReply, takes time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	takes = time.Duration(s.r.IntN(30)) * time.Millisecond
@@ -125,8 +133,8 @@ func (s *moodyStore) think(wants []dispatch.Want) (reply dispatch.ClaimReply, ta
 	generous := s.r.IntN(3) == 0
 	for i := range wants {
 		if reply.Used[i] = s.r.IntN(20) == 0; generous && s.r.IntN(8) > 0 {
-			reply.Grants[i] = make([]dispatch.Grant, 1)
-			s.granted[wants[i].Call]++
+			reply.Grants[i] = []dispatch.Grant{{Token: dispatch.LeaseToken{Fence: uint64(shard)}}}
+			s.granted[inShard{shard, wants[i].Call}]++
 		}
 	}
 	if s.r.IntN(2) == 0 {
@@ -138,14 +146,14 @@ func (s *moodyStore) think(wants []dispatch.Want) (reply dispatch.ClaimReply, ta
 	return reply, takes, nil
 }
 
-func (s *moodyStore) GiveBack(_ context.Context, _ int, _, _, call string) (int, error) {
+func (s *moodyStore) GiveBack(_ context.Context, shard int, _, _, call string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.tried[call] && s.r.IntN(5) == 0 {
 		s.tried[call] = true
 		return 0, dispatch.ErrStoreUnavailable // the next try comes through
 	}
-	s.granted[call] = 0
+	s.granted[inShard{shard, call}] = 0
 	return 1, nil
 }
 
@@ -164,10 +172,10 @@ func TestPump_random(t *testing.T) {
 
 func pumpAtRandom(t *testing.T, r *rand.Rand, early bool) {
 	t.Helper()
-	store := &moodyStore{r: rand.New(rand.NewPCG(r.Uint64(), 2)), granted: make(map[string]int), tried: make(map[string]bool)}
+	store := &moodyStore{r: rand.New(rand.NewPCG(r.Uint64(), 2)), granted: make(map[inShard]int), tried: make(map[string]bool)}
 	store.holds.Store(holdbook.New(nil, 0, time.Now()))
 	var mu sync.Mutex // guards answered
-	answered := make(map[string]int)
+	answered := make(map[inShard]int)
 	var of Store = store
 	if early {
 		of = earlyStore{store}
@@ -190,7 +198,12 @@ func pumpAtRandom(t *testing.T, r *rand.Rand, early bool) {
 				if (len(out.Grants) > 0) != (out.End == Granted) || out.End == Granted && out.Call != req.Want.Call && !strings.HasPrefix(out.Call, "moved ") {
 					t.Errorf("%d grants of call %q to call %q, end %v", len(out.Grants), out.Call, req.Want.Call, out.End)
 				}
-				answered[out.Call] += len(out.Grants)
+				if len(out.Grants) > req.Want.Max {
+					t.Errorf("%d grants to a fetch of %d", len(out.Grants), req.Want.Max)
+				}
+				for _, g := range out.Grants {
+					answered[inShard{int(g.Token.Fence), out.Call}]++
+				}
 			})
 		case n < 17:
 			p.Hint(fmt.Sprintf("p%d", r.IntN(3)), r.IntN(3), time.Duration(r.IntN(3)*r.IntN(500))*time.Millisecond)
@@ -224,7 +237,7 @@ func pumpAtRandom(t *testing.T, r *rand.Rand, early bool) {
 	}
 	for call, n := range store.granted {
 		if answered[call] != n {
-			t.Errorf("call %s was granted %d tasks and handed %d, and the rest was not given back", call, n, answered[call])
+			t.Errorf("call %v was granted %d tasks and handed %d, and the rest was not given back", call, n, answered[call])
 		}
 	}
 }
@@ -273,7 +286,7 @@ func (p *Pump) mustHold(t *testing.T) {
 		}
 		for i := range l.outlets {
 			o, now := &l.outlets[i], time.Now()
-			if open := !o.until.After(now); open && !o.busy() && !o.retryAt.After(now) && !p.cfg.Holds().StopsPool(l.pool) && len(l.pick(nil, 1)) > 0 {
+			if open := !o.until.After(now); open && !o.busy() && !o.retryAt.After(now) && !p.cfg.Holds().StopsPool(l.pool) && len(o.pick(nil, 1)) > 0 {
 				t.Errorf("shard %d has something for line %q, and nobody asks", i, l.key)
 			}
 		}

@@ -1,0 +1,145 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+)
+
+// askFor is a fetch of that many tasks.
+func askFor(n int, token string, wait time.Duration) engine.FetchRequest {
+	req := dispatchtest.Ask("c1", token, wait)
+	req.MaxTasks = n
+	return req
+}
+
+// idsOf are the tasks of grants.
+func idsOf(grants []dispatch.Grant) map[dispatch.TaskID]bool {
+	ids := make(map[dispatch.TaskID]bool, len(grants))
+	for i := range grants {
+		ids[grants[i].Task.ID] = true
+	}
+	return ids
+}
+
+// TestDispatcher_Fetch_fills: a fetch gets as many tasks as it asks for if all shards together have them, one that waits as well as one that
+// does not; and a repeat gets the same (P7).
+func TestDispatcher_Fetch_fills(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, 10 * time.Second} {
+		inWorld(t, dispatchtest.Setup{Shards: 4}, func(t *testing.T, w *world) {
+			w.AddSource("s", nil)
+			w.Submit("s", "", 40, 0)
+			time.Sleep(time.Second)
+			all := make(map[dispatch.TaskID]bool)
+			for n, want := range []int{25, 15} {
+				token := string(rune('a' + n))
+				first := w.MustFetch(askFor(25, token, wait))
+				again := w.MustFetch(askFor(25, token, wait))
+				if got := idsOf(first.Tasks); len(got) != want || len(again.Tasks) != want {
+					t.Errorf("wait %v: fetch %d got %d tasks, the repeat %d, want %d", wait, n, len(got), len(again.Tasks), want)
+				}
+				for _, g := range again.Tasks {
+					if !idsOf(first.Tasks)[g.Task.ID] {
+						t.Errorf("wait %v: the repeat got %s, which the first did not", wait, g.Task.ID)
+					}
+				}
+				for id := range idsOf(first.Tasks) {
+					if all[id] {
+						t.Errorf("%s was granted twice", id)
+					}
+					all[id] = true
+				}
+			}
+		})
+	}
+}
+
+// TestDispatcher_Fetch_fillsBytes: the limit on bytes is for the tasks of all shards together.
+func TestDispatcher_Fetch_fillsBytes(t *testing.T) {
+	t.Parallel()
+	inTwoShards(t, func(t *testing.T, w *world) {
+		w.AddSource("s", nil)
+		for _, queue := range homed() {
+			for n := range 4 {
+				w.MustSubmit(engine.NewTask{SourceID: "s", Key: string(rune('a' + n)), Queue: queue, Payload: make([]byte, 10_000)})
+			}
+		}
+		time.Sleep(time.Second)
+		for _, c := range []struct{ bytes, want int }{{5_000, 1}, {15_000, 1}, {65_000, 6}} {
+			req := askFor(100, "", 0)
+			req.MaxBytes = c.bytes
+			if got := len(w.MustFetch(req).Tasks); got != c.want {
+				t.Errorf("%d of at most %d bytes; want %d", got, c.bytes, c.want)
+			}
+		}
+	})
+}
+
+// TestDispatcher_Fetch_fillsNoLonger: a shard that is slow, or fails, takes nothing from what another one has granted, and delays it for a
+// moment only. What it grants nobody gets is free again.
+func TestDispatcher_Fetch_fillsNoLonger(t *testing.T) {
+	t.Parallel()
+	late := lateClaims(2*time.Second, 1)
+	failing := dispatchtest.Fail(dispatch.ErrStoreUnavailable, dispatchtest.Calls("Claim"), dispatchtest.InShard(1), forFetches)
+	for name, fault := range map[string]*dispatchtest.Fault{"late": late, "fails": failing} {
+		inTwoShards(t, func(t *testing.T, w *world) {
+			w.AddSource("s", nil)
+			queues := homed()
+			w.Inject(dispatchtest.Delay(50*time.Millisecond, dispatchtest.Calls("Claim"), dispatchtest.InShard(0)))
+			fetched := w.GoFetch(t.Context(), 0, askFor(10, "", 10*time.Second)) // it waits, so that it is the first shard that grants
+			synctest.Wait()
+			w.Inject(fault)
+			w.Submit("s", queues[0], 3, 0)
+			other := w.Submit("s", queues[1], 3, 0)
+			began := time.Now()
+			a := <-fetched
+			if a.Err != nil || len(a.Res.Tasks) < 3 || time.Since(began) > time.Second {
+				t.Fatalf("%s: %+v, %v after %v; want the tasks of the first shard", name, a.Res, a.Err, time.Since(began))
+			}
+			time.Sleep(10 * time.Second)
+			w.Heal()
+			time.Sleep(2 * time.Second)
+			if got := idsOf(w.MustFetch(askFor(10, "", 10*time.Second)).Tasks); len(got) != 3 || !got[other[0]] {
+				t.Errorf("%s: then %v; want those of the second shard", name, got)
+			}
+		})
+	}
+}
+
+// TestDispatcher_Fetch_fillsGone: the caller goes while a second shard is asked. Tasks of both are free again, and no attempt is spent.
+func TestDispatcher_Fetch_fillsGone(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 250 * time.Millisecond} {
+		inTwoShards(t, func(t *testing.T, w *world) {
+			w.AddSource("s", nil)
+			for _, queue := range homed() {
+				w.Submit("s", queue, 1, 0)
+			}
+			time.Sleep(time.Second)
+			w.Inject(dispatchtest.Delay(100*time.Millisecond, dispatchtest.Calls("Claim"), forFetches))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			fetched := w.GoFetch(ctx, 0, askFor(10, "", 10*time.Second))
+			time.Sleep(gone)
+			cancel()
+			if a := <-fetched; a.Err == nil && len(a.Res.Tasks) == 2 {
+				return // it was there in time
+			} else if !errors.Is(a.Err, context.Canceled) {
+				t.Errorf("gone after %v: %+v, %v; want context.Canceled", gone, a.Res, a.Err)
+			}
+			w.Heal()
+			time.Sleep(2 * time.Second)
+			got := w.MustFetch(askFor(10, "", 10*time.Second)).Tasks
+			if len(got) != 2 || got[0].Task.Counters.Attempt != 1 || got[1].Task.Counters.Attempt != 1 {
+				t.Errorf("gone after %v: then %+v; want both tasks, for the first time", gone, got)
+			}
+		})
+	}
+}
