@@ -143,3 +143,40 @@ func TestDispatcher_Fetch_fillsGone(t *testing.T) {
 		})
 	}
 }
+
+// TestStanding_fillsGone: a fetch that waits without a goroutine is left while a second shard is asked.
+func TestStanding_fillsGone(t *testing.T) {
+	t.Parallel()
+	inTwoShards(t, func(t *testing.T, w *world) {
+		w.AddSource("s", nil)
+		if _, err := w.D[0].Fetch(t.Context(), askFor(1, "first", 0)); err != nil { // the session is known
+			t.Fatal(err)
+		}
+		for _, queue := range homed() {
+			w.Submit("s", queue, 1, 0)
+		}
+		time.Sleep(time.Second)
+		w.Inject(dispatchtest.Delay(100*time.Millisecond, dispatchtest.Calls("Claim"), forFetches))
+		standing, err := w.D[0].Prepare(t.Context(), askFor(10, "second", 0))
+		if standing == nil {
+			t.Fatal("it cannot stand: ", err)
+		}
+		answered, gone := make(chan struct{}), errors.New("the caller is gone")
+		leave := standing.Stand(func() { close(answered) })
+		time.Sleep(150 * time.Millisecond)
+		leave(gone)
+		<-answered
+		if !standing.Answered() {
+			t.Error("it was left before the first shard had granted something")
+		}
+		if res, err := standing.Result(t.Context()); !errors.Is(err, gone) {
+			t.Errorf("%+v, %v; want why it was left", res, err)
+		}
+		w.Heal()
+		time.Sleep(2 * time.Second)
+		got := w.MustFetch(askFor(10, "third", 10*time.Second)).Tasks
+		if len(got) != 2 || got[0].Task.Counters.Attempt != 1 || got[1].Task.Counters.Attempt != 1 {
+			t.Errorf("then %+v; want both tasks, for the first time", got)
+		}
+	})
+}

@@ -61,13 +61,13 @@ func (s *Standing) Stand(answered func()) (leave func(cause error)) {
 		},
 		Pools: s.req.Pools, Labels: s.req.Labels,
 	}
-	leave = s.d.pump.Stand(r, func(out pump.Outcome) {
+	end := s.d.pump.Stand(r, func(out pump.Outcome) {
 		s.out = out
 		answered()
 	})
 	return func(cause error) {
 		s.left.Store(&cause)
-		leave(cause)
+		end(cause)
 	}
 }
 
