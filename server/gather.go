@@ -21,7 +21,8 @@ type request struct {
 	work   *work
 	caller *auth.Caller
 	*pb.WorkRequest
-	came time.Time
+	came  time.Time
+	bytes int // that the client holds until it is answered
 
 	// Of one for which nobody waits; see gather.
 	reports wire.Reports
@@ -35,21 +36,26 @@ type request struct {
 	givenUp bool
 }
 
+// guarded does a part of a request. A panic is an error of the stream: the goroutine is no call's.
+func (r *request) guarded(part func()) {
+	err := recovered(func() error {
+		part()
+		return nil
+	})
+	if err != nil {
+		r.work.end(err)
+		r.done()
+	}
+}
+
 // giveUp ends the wait of a fetch: nobody wants its answer any more.
 func (r *request) giveUp() {
 	r.mu.Lock()
 	r.givenUp = true
-	r.mu.Unlock()
-	r.abandon(context.Canceled)
-}
-
-// abandon ends the wait of a fetch, if it waits.
-func (r *request) abandon(cause error) {
-	r.mu.Lock()
 	leave := r.leave
 	r.mu.Unlock()
 	if leave != nil {
-		leave(cause)
+		leave(context.Canceled)
 	}
 }
 
@@ -100,7 +106,7 @@ func (g *gather) take(r *request) bool {
 		g.stand(r)
 		return true
 	}
-	settled := func(results []engine.ReportResult, err error) { g.settled(r, results, err) }
+	settled := func(results []engine.ReportResult, err error) { r.guarded(func() { g.settled(r, results, err) }) }
 	if !d.Settle(collectorOf(call), r.reports.List, settled) {
 		r.release()
 		return false
@@ -178,32 +184,27 @@ func (g *gather) settled(r *request, results []engine.ReportResult, err error) {
 		r.admit[i]()
 		r.admit[i] = nil
 	}
-	r.GetFetch().Reports = nil
+	r.GetFetch().Reports, r.reports = nil, wire.Reports{}
 	g.stand(r)
 }
 
 // stand has a fetch wait.
 func (g *gather) stand(r *request) {
+	endsWith := func(ctx context.Context) {
+		stop := context.AfterFunc(ctx, func() { r.fetch.Leave(context.Cause(ctx)) })
+		r.stops = append(r.stops, func() { stop() })
+	}
 	if r.term != nil {
-		r.endsWith(r.term.over, errInterrupted)
+		endsWith(r.term.over)
 	}
 	if r.caller != nil { // its grant may be taken while it waits
 		watched, stop := r.caller.Watch(r.work.ctx)
 		r.stops = append(r.stops, stop)
-		stopped := context.AfterFunc(watched, func() { r.abandon(context.Cause(watched)) })
-		r.stops = append(r.stops, func() { stopped() })
+		endsWith(watched)
 	}
+	r.waits(r.fetch.Leave)
 	// Its answer may have to wait for a source: others do not wait for that.
-	r.waits(r.fetch.Stand(func() { g.chain.workers.do(func() { g.answer(r) }) }))
-	if r.term != nil && r.term.over.Err() != nil { // since before it stood
-		r.abandon(errInterrupted)
-	}
-}
-
-// endsWith has the end of ctx end the wait.
-func (r *request) endsWith(ctx context.Context, cause error) {
-	stop := context.AfterFunc(ctx, func() { r.abandon(cause) })
-	r.stops = append(r.stops, func() { stop() })
+	r.fetch.Stand(func() { g.chain.workers.do(func() { r.guarded(func() { g.answer(r) }) }) })
 }
 
 // answer answers a fetch. One that has ended without an answer for its client goes on as a call, unless it was given up.

@@ -210,18 +210,11 @@ func (w *work) receive() error {
 	}
 }
 
-// begin begins a request. A panic is an error of the stream: the goroutine is no call's.
+// begin begins a request.
 func (w *work) begin(r *request) {
-	taken := false
-	err := recovered(func() error {
-		taken = w.chain.gather.take(r)
-		return nil
-	})
-	switch {
-	case err != nil:
-		w.end(err)
-		w.left(r)
-	case !taken:
+	taken := true
+	r.guarded(func() { taken = w.chain.gather.take(r) })
+	if !taken {
 		w.run(r)
 	}
 }
@@ -329,6 +322,10 @@ func (w *work) enter(r *request) bool {
 		return false
 	}
 	w.calls.Add(1)
+	if conn := peers.Of(w.ctx); conn != nil {
+		r.bytes = proto.Size(r.WorkRequest)
+		conn.Hold(r.bytes)
+	}
 	if token := r.GetFetch().GetClientToken(); token != "" {
 		if before := w.waits[token]; before != nil {
 			before.giveUp()
@@ -345,6 +342,9 @@ func (w *work) left(r *request) {
 		delete(w.waits, token)
 	}
 	w.mu.Unlock()
+	if r.bytes > 0 {
+		peers.Of(w.ctx).Hold(-r.bytes)
+	}
 	w.calls.Done()
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -441,6 +442,42 @@ func TestDispatchService_Work_unread(t *testing.T) {
 }
 
 // A client that reads no results of its reports has its stream ended. All that were sent were taken, or can be repeated.
+// TestDispatchService_Work_standing: requests that wait count for their client until they are answered: a client that has too many bytes in
+// them loses its connection.
+func TestDispatchService_Work_standing(t *testing.T) {
+	t.Parallel()
+	n := onNetwork(t, server.Config{HTTP: server.Off, MaxAddressBytes: 16 << 20})
+	stream, err := pb.NewDispatchServiceClient(n.client(t, nil)).Work(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{t: t, stream: stream}
+	w.beat(beatOf())
+	many := protowire.AppendBytes(protowire.AppendTag(nil, 10_000, protowire.BytesType), make([]byte, 1<<20)) // of no field that is known
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := stream.Recv(); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for i := range 90 {
+		req := &pb.FetchTaskRequest{ClientToken: fmt.Sprint("t", i)}
+		req.ProtoReflect().SetUnknown(many)
+		if err = stream.Send(&pb.WorkRequest{Id: uint64(i + 1), Call: &pb.WorkRequest_Fetch{Fetch: req}}); err != nil {
+			break
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Log(err)
+	case <-time.After(10 * time.Second):
+		t.Error("90 fetches of a megabyte wait, for an address that may hold 16 MiB")
+	}
+}
+
 func TestDispatchService_Work_unreadResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

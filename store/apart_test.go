@@ -1,13 +1,17 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store"
@@ -347,5 +351,43 @@ func TestApart_Asks(t *testing.T) {
 	a.codes(items)
 	if a.asks != 1 {
 		t.Errorf("the backend was asked %d times in a call", a.asks)
+	}
+}
+
+// newer is a backend in which each task that is apart has a field of a newer release.
+type newer struct{ backend.Archive }
+
+// newerField is that field.
+var newerField = protowire.AppendVarint(protowire.AppendTag(nil, 40, protowire.VarintType), 12345)
+
+// Recall implements [backend.Archive].
+func (n newer) Recall(ctx context.Context, shard int, keys [][16]byte, each func(entry []byte)) error {
+	return n.Archive.Recall(ctx, shard, keys, func(entry []byte) {
+		a, _, _ := codec.CutApart(entry)
+		item := binary.AppendUvarint([]byte{byte(codec.Task)}, uint64(a.Shard))
+		item = binary.AppendUvarint(item, uint64(len(a.Fields)+len(newerField)))
+		each(codec.AppendApart(nil, a.Until, append(append(item, a.Fields...), newerField...)))
+	})
+}
+
+// TestStore_Apart_newerField: what a newer release has written of a task that is apart stands in no call's way, and is kept when the task
+// goes on.
+func TestStore_Apart_newerField(t *testing.T) {
+	t.Parallel()
+	a := newApartStore(t)
+	items := a.apart(3)
+	a.archive.Archive = newer{a.archive.Archive}
+	if results, err := a.submit(items[:1]); err != nil || results[0].Code != dispatch.SubmitExists {
+		t.Errorf("submit: %+v, %v; want EXISTS", results, err)
+	}
+	if tasks, _, err := a.Tasks(t.Context(), []dispatch.TaskID{items[0].ID}, true); err != nil || tasks[0] == nil {
+		t.Errorf("read: %v, %v", tasks, err)
+	}
+	before := len(a.ledger.Groups())
+	if got := a.codes(again(items[1:2])); got[0] != dispatch.SubmitRevisit {
+		t.Errorf("again: %v; want REVISIT", got)
+	}
+	if written := bytes.Join(a.ledger.Groups()[before:], nil); !bytes.Contains(written, newerField) {
+		t.Error("the field is not written back")
 	}
 }

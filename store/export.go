@@ -14,6 +14,8 @@ import (
 
 // Export implements [dispatch.Portable].
 func (s *Store) Export(ctx context.Context, each func(*dispatch.PortableBatch) error) error {
+	s.snapshots.Lock() // with one tasks go from the memory that was exported to what is exported later
+	defer s.snapshots.Unlock()
 	if err := s.exportGates(ctx, each); err != nil {
 		return err
 	}

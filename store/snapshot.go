@@ -157,7 +157,11 @@ func (s *Store) expand(f *frozen, next *piece) (tasks int, err error) {
 	for _, sh := range f.shards {
 		want += sh.countApart()
 	}
-	if err == nil && !f.to.Salvage && int64(tasks) != want {
+	switch missing := want - int64(tasks); {
+	case err != nil || missing == 0:
+	case f.to.Missing != nil:
+		f.to.Missing(missing)
+	default:
 		err = fmt.Errorf("%w: of %d tasks that are over and apart there are %d", backend.ErrDamaged, want, tasks)
 	}
 	return tasks, err

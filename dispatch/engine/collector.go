@@ -267,6 +267,7 @@ const (
 // notePoll records a fetch in the store: when the collector was seen, and its current session. repeated: the client
 // token had a grant before, and the outcome has its leases that are still held (P7). most is how many tasks it asks for.
 func (d *Dispatcher) notePoll(ctx context.Context, poll dispatch.Poll, most int) (out pump.Outcome, repeated bool, err error) {
+	d.pump.EndFill(&poll)
 	state, err := d.poll(ctx, poll)
 	if err != nil {
 		if ctx.Err() != nil {

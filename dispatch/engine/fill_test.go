@@ -162,9 +162,9 @@ func TestStanding_fillsGone(t *testing.T) {
 			t.Fatal("it cannot stand: ", err)
 		}
 		answered, gone := make(chan struct{}), errors.New("the caller is gone")
-		leave := standing.Stand(func() { close(answered) })
+		standing.Stand(func() { close(answered) })
 		time.Sleep(150 * time.Millisecond)
-		leave(gone)
+		standing.Leave(gone)
 		<-answered
 		if !standing.Answered() {
 			t.Error("it was left before the first shard had granted something")
@@ -177,6 +177,59 @@ func TestStanding_fillsGone(t *testing.T) {
 		got := w.MustFetch(askFor(10, "third", 10*time.Second)).Tasks
 		if len(got) != 2 || got[0].Task.Counters.Attempt != 1 || got[1].Task.Counters.Attempt != 1 {
 			t.Errorf("then %+v; want both tasks, for the first time", got)
+		}
+	})
+}
+
+// aFill selects claims of a shard for fetches of fewer tasks than ten: those that have something already.
+func aFill(shard int) dispatchtest.Match {
+	return func(c *dispatchtest.Call) bool {
+		return len(c.Wants) > 0 && c.Wants[0].Max < 10 && c.Shards[0] == shard
+	}
+}
+
+// fillFrom has a fetch of ten wait for the second shard when the first has granted it three, of three in each.
+func fillFrom(t *testing.T, w *world, second *dispatchtest.Fault) <-chan dispatchtest.Answer {
+	t.Helper()
+	w.AddSource("s", nil)
+	w.Inject(dispatchtest.Delay(20*time.Millisecond, dispatchtest.Calls("Claim"), dispatchtest.InShard(0)))
+	fetched := w.GoFetch(t.Context(), 0, askFor(10, "first", 10*time.Second))
+	synctest.Wait()
+	w.Inject(second)
+	for _, queue := range homed() {
+		w.Submit("s", queue, 3, 0)
+	}
+	return fetched
+}
+
+// TestDispatcher_Fetch_fillsLost: the answer of the second shard is lost. What it has granted is free again, since the fetch was answered and
+// is not repeated.
+func TestDispatcher_Fetch_fillsLost(t *testing.T) {
+	t.Parallel()
+	inTwoShards(t, func(t *testing.T, w *world) {
+		a := <-fillFrom(t, w, dispatchtest.Spoil(dispatch.ErrStoreUnavailable, dispatchtest.Calls("Claim"), aFill(1)))
+		w.Heal()
+		time.Sleep(2 * time.Second)
+		rest := w.MustFetch(askFor(10, "second", 10*time.Second))
+		if a.Err != nil || len(a.Res.Tasks) != 3 || len(rest.Tasks) != 3 {
+			t.Errorf("%+v, %v, then %d tasks; want three each", a.Res, a.Err, len(rest.Tasks))
+		}
+	})
+}
+
+// TestDispatcher_Fetch_fillsRepeated: a repeat comes while the second shard is asked. It gets what the first call gets, and the rest is free.
+func TestDispatcher_Fetch_fillsRepeated(t *testing.T) {
+	t.Parallel()
+	inTwoShards(t, func(t *testing.T, w *world) {
+		fetched := fillFrom(t, w, dispatchtest.Delay(200*time.Millisecond, dispatchtest.Calls("Claim"), aFill(1)))
+		time.Sleep(100 * time.Millisecond)
+		again := w.MustFetch(askFor(10, "first", 10*time.Second))
+		a := <-fetched
+		w.Heal()
+		time.Sleep(2 * time.Second)
+		rest := w.MustFetch(askFor(10, "second", 0))
+		if a.Err != nil || len(a.Res.Tasks) != 3 || len(again.Tasks) != 3 || len(rest.Tasks) != 3 {
+			t.Errorf("%+v, %v, the repeat %d tasks, then %d; want three each", a.Res, a.Err, len(again.Tasks), len(rest.Tasks))
 		}
 	})
 }

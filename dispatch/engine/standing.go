@@ -17,7 +17,8 @@ type Standing struct {
 	received time.Time
 	poll     dispatch.Poll
 	out      pump.Outcome
-	left     atomic.Pointer[error] // why it was left
+	left     atomic.Pointer[error]       // why it was left
+	leave    atomic.Pointer[func(error)] // the pump
 }
 
 // Prepare begins a fetch as [Dispatcher.Fetch] does, of a session that is known, without reports and sources. Without a Standing and an
@@ -31,6 +32,7 @@ func (d *Dispatcher) Prepare(ctx context.Context, req FetchRequest) (*Standing, 
 		return nil, nil
 	}
 	poll := dispatch.Poll{Collector: req.Collector, Session: req.Session, ClientToken: req.ClientToken, Call: d.nextCall()}
+	d.pump.EndFill(&poll)
 	limited, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	state, err := d.store.BeginPoll(limited, poll)
@@ -48,12 +50,11 @@ func (d *Dispatcher) Prepare(ctx context.Context, req FetchRequest) (*Standing, 
 	return s, nil
 }
 
-// Stand waits. answered is called once, maybe before Stand returns; it must not block. leave ends the wait for a cause: what the fetch
-// is granted meanwhile is given back.
-func (s *Standing) Stand(answered func()) (leave func(cause error)) {
+// Stand waits. answered is called once, maybe before Stand returns; it must not block.
+func (s *Standing) Stand(answered func()) {
 	if s.out.End != pump.Nothing { // a repeat
 		answered()
-		return func(error) {}
+		return
 	}
 	r := &pump.Request{
 		Want: dispatch.Want{
@@ -61,13 +62,21 @@ func (s *Standing) Stand(answered func()) (leave func(cause error)) {
 		},
 		Pools: s.req.Pools, Labels: s.req.Labels,
 	}
-	end := s.d.pump.Stand(r, func(out pump.Outcome) {
+	leave := s.d.pump.Stand(r, func(out pump.Outcome) {
 		s.out = out
 		answered()
 	})
-	return func(cause error) {
-		s.left.Store(&cause)
-		end(cause)
+	s.leave.Store(&leave)
+	if left := s.left.Load(); left != nil {
+		leave(*left)
+	}
+}
+
+// Leave ends the wait for a cause. What the fetch is granted is given back.
+func (s *Standing) Leave(cause error) {
+	s.left.Store(&cause)
+	if leave := s.leave.Load(); leave != nil {
+		(*leave)(cause)
 	}
 }
 

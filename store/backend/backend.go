@@ -164,9 +164,9 @@ type Snapshot struct {
 	Kept func() error
 
 	// Expand, without Apart, gives the entries of all tasks that are apart, as [Archive.Each] does: the snapshot has them as items then.
-	// Salvage: some may be missing.
+	// Missing gets how many it did not give; nil: that is an error.
 	Expand  func(each func(entry []byte) error) error
-	Salvage bool
+	Missing func(tasks int64)
 }
 
 // Gain is a shard that the owner has acquired.

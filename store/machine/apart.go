@@ -231,10 +231,11 @@ func (s *Shard) Ask(r *Recall, of Named) (keys [][16]byte, err error) {
 		return keys, nil
 	}
 	for i := range r.tasks {
-		if !s.Apart(r.tasks[i].r.hash) {
+		t := &r.tasks[i]
+		if !s.Apart(t.r.hash) {
 			continue // it has left, or another command has changed it meanwhile
 		}
-		copied, err := s.recalled(&r.tasks[i])
+		copied, err := s.recalled(t)
 		if err != nil {
 			return nil, err
 		}
@@ -242,6 +243,12 @@ func (s *Shard) Ask(r *Recall, of Named) (keys [][16]byte, err error) {
 			s.apart.recalled = make(map[taskHash]*record, len(r.tasks))
 		}
 		s.apart.recalled[copied.hash] = copied
+		if len(t.unknown) > 0 { // written back if it changes
+			if s.unknown == nil {
+				s.unknown = make(map[kept]codec.Unknown)
+			}
+			s.unknown[copied] = t.unknown
+		}
 	}
 	return nil, r.err
 }
@@ -278,7 +285,7 @@ func (s *Shard) recalled(t *LoadedTask) (*record, error) {
 		return nil, fmt.Errorf("a task that is apart: %w", t.err)
 	}
 	found := s.apart.lanes.get(laneNumber(t.lane)).lane
-	if r.lane = found; found == nil || t.unknown || !r.over() {
+	if r.lane = found; found == nil || !r.over() {
 		return nil, fmt.Errorf("task %x is apart, and is in no lane, or not over", r.hash)
 	}
 	e := r.ended()
@@ -291,7 +298,12 @@ func (s *Shard) recalled(t *LoadedTask) (*record, error) {
 }
 
 // EndCall drops what was recalled for the call.
-func (s *Shard) EndCall() { s.apart.recalled = nil }
+func (s *Shard) EndCall() {
+	for _, r := range s.apart.recalled {
+		delete(s.unknown, r)
+	}
+	s.apart.recalled = nil
+}
 
 // Moved ends a snapshot by which tasks go apart, if the backend keeps it: [Shard.DropApart] is to drop them from memory then.
 func (s *Shard) Moved(kept bool) {

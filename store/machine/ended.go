@@ -102,7 +102,10 @@ func (s *Shard) packEnded() {
 // wake makes the record of an ended task, which is about to change, one among the others again.
 func (s *Shard) wake(r *record) {
 	if s.Archived { // a load that has it apart learns all of it anew
-		s.removed(r)
+		unknown := s.unknown[r]
+		if s.removed(r); unknown != nil {
+			s.unknown[r] = unknown
+		}
 		r.parts, r.apart = allParts, false
 	}
 	s.leaveOver(r)

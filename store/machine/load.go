@@ -219,7 +219,7 @@ type LoadedTask struct {
 	r       *record // nil: it was taken
 	lane    int64
 	grant   uint64
-	unknown bool
+	unknown codec.Unknown
 	err     error
 }
 
@@ -232,8 +232,7 @@ func (t *LoadedTask) Read(fields []byte) {
 	c := codec.Reader(fields)
 	c.Key(1, (*[16]byte)(&t.r.hash))
 	t.parts(c, t.r)
-	unknown, err := c.End()
-	t.unknown, t.err = len(unknown) > 0, err
+	t.unknown, t.err = c.End()
 }
 
 // parts reads those parts of a task that are there.
@@ -251,7 +250,7 @@ func (l *Loading) Take(t *LoadedTask, fields []byte) error {
 	if t.err != nil {
 		return t.err
 	}
-	if t.unknown || l.warm || l.s.records.get(r.hash) != nil || l.s.ended.get(r.hash).hash == r.hash {
+	if len(t.unknown) > 0 || l.warm || l.s.records.get(r.hash) != nil || l.s.ended.get(r.hash).hash == r.hash {
 		return l.Read(codec.Task, codec.Reader(fields))
 	}
 	l.name(r, t)

@@ -78,22 +78,26 @@ func (m *model) withoutPools(reads ...[]any) {
 // sameDelays lets a queue wait for longer after a restart, at most for its longest delay: a delay that was cut, since its rule became
 // shorter or the clock was set back, counts again. It leaves out such delays, and queues that have nothing else. No queue waits for less (P6).
 func (m *model) sameDelays(before, after []any) error {
+	behind := m.world.now().Before(m.world.highest)
 	for i := range before {
 		was, ok := before[i].([]*dispatch.Queue)
 		is, _ := after[i].([]*dispatch.Queue)
 		if !ok {
 			continue
 		}
-		is = slices.DeleteFunc(is, func(q *dispatch.Queue) bool {
-			known := slices.ContainsFunc(was, func(w *dispatch.Queue) bool { return w.Name == q.Name })
-			return !known && q.Waiting+q.Leased == 0 && q.BlockStep == 0 && len(q.Gates) == 1 && !delayOf(q).After(m.longest(q))
-		})
+		is = m.withoutDelayed(is, was)
+		if behind {
+			was = m.withoutDelayed(was, is)
+		}
+		before[i] = was
 		if after[i] = is; len(was) != len(is) {
 			continue
 		}
 		for n := range was {
 			a, b := delayOf(was[n]), delayOf(is[n])
 			switch {
+			case b.Before(a) && behind: // it was over before the clock was set back, when a snapshot was made
+				was[n].NextGrant, was[n].Gates = is[n].NextGrant, is[n].Gates
 			case b.Before(a):
 				return broken("queue %s can be granted from %v on after a restart, %v before (P6)", is[n].Name, b, a)
 			case b.After(a) && b.After(m.longest(is[n])):
@@ -104,6 +108,14 @@ func (m *model) sameDelays(before, after []any) error {
 		}
 	}
 	return nil
+}
+
+// withoutDelayed leaves out queues that are not among others and have nothing but a delay.
+func (m *model) withoutDelayed(of, others []*dispatch.Queue) []*dispatch.Queue {
+	return slices.DeleteFunc(of, func(q *dispatch.Queue) bool {
+		known := slices.ContainsFunc(others, func(o *dispatch.Queue) bool { return o.Name == q.Name })
+		return !known && q.Waiting+q.Leased == 0 && q.BlockStep == 0 && len(q.Gates) == 1 && !delayOf(q).After(m.longest(q))
+	})
 }
 
 // longest is until when a queue may wait that was granted from now.

@@ -38,9 +38,11 @@ type Report struct {
 	Torn string `json:"torn,omitempty"`
 	// Unread is a damaged snapshot of which nothing is needed: the others and the log have all. Empty: there is none.
 	Unread string `json:"unread,omitempty"`
-	// Damage is what Repair has found, Aside the directory to which it has moved the files as they were. Empty: nothing.
+	// Damage is what Repair has found, Aside the directory to which it has moved the files as they were. Empty: nothing. Lost is how many
+	// tasks that are over cannot be read: memory counts them as done, and the store does not have them.
 	Damage string `json:"damage,omitempty"`
 	Aside  string `json:"aside,omitempty"`
+	Lost   int64  `json:"lost_done,omitempty"`
 }
 
 // attempts is how often a directory is read until it is damaged: a dispatcher that uses it may have removed a file that was
@@ -61,7 +63,7 @@ func Check(ctx context.Context, dir string, memory Memory, did func(bytes int)) 
 func Backup(ctx context.Context, dir, file string, memory Memory, did func(bytes int)) (Report, error) {
 	report, b, err := readOnly(ctx, dir, memory, false, did)
 	if err == nil {
-		_, err = b.writeWhole(ctx, filepath.Dir(file), filepath.Base(file), memory, report.Last)
+		_, err = b.writeWhole(ctx, filepath.Dir(file), filepath.Base(file), memory, report.Last, nil)
 	}
 	return report, errors.Join(err, b.release())
 }
@@ -169,8 +171,11 @@ func (b *Backend) readOnly(ctx context.Context, items backend.Items, all bool) (
 		report.Last = sequence
 		return load(ctx, items, sequence, group)
 	})
+	if err = damaged(err); err != nil && report.Unread != "" { // what the log lacks, the snapshot had
+		err = fmt.Errorf("%w; %s", err, report.Unread)
+	}
 	if err != nil {
-		return report, damaged(err)
+		return report, err
 	}
 	report.LogBytes = scanned.Bytes
 	if scanned.Torn != nil {

@@ -58,7 +58,7 @@ func (b *Backend) giveUp(ctx context.Context, memory Memory) (report Report, err
 	if last == 0 {
 		return report, fmt.Errorf("%w: nothing of it can be read", backend.ErrDamaged)
 	}
-	report.Bytes, err = b.writeWhole(ctx, b.config.Dir, "", memory, last)
+	report.Bytes, err = b.writeWhole(ctx, b.config.Dir, "", memory, last, func(tasks int64) { report.Lost = tasks })
 	if err != nil {
 		return report, err
 	}

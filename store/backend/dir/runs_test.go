@@ -14,6 +14,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/backend"
+	"github.com/waggle-crawl/waggle/store/backend/dir/internal/disk"
 	"github.com/waggle-crawl/waggle/store/backend/dir/internal/disk/disktest"
 	"github.com/waggle-crawl/waggle/store/storetest"
 )
@@ -297,7 +298,7 @@ func TestRuns_Damage(t *testing.T) {
 	_, err = check(t.Context(), path)
 	fails(t, "check", err, backend.ErrDamaged, filepath.Base(files[0]), "block")
 	fixed, err := repair(t.Context(), path)
-	if err != nil || fixed.Stats.Counts.Done != int64(len(items)) && fixed.Damage == "" {
+	if err != nil || fixed.Damage == "" || fixed.Lost != int64(refused) {
 		t.Fatalf("repair: %+v, %v", fixed, err)
 	}
 	found, err := check(t.Context(), path)
@@ -458,5 +459,70 @@ func TestRuns_Missing(t *testing.T) {
 	}
 	if _, err := openStore(t.Context(), config); !errors.Is(err, backend.ErrDamaged) {
 		t.Errorf("a store without its run: %v", err)
+	}
+}
+
+// TestRuns_Export: a snapshot that is made while the store is exported, which has tasks go from memory to a run, has none exported twice.
+func TestRuns_Export(t *testing.T) {
+	t.Parallel()
+	config, _ := onDisk(disktest.New(1))
+	s := startOn(t, config)
+	items, err := succeeded(t.Context(), s, 0, 3000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported, snapshot := make(map[dispatch.TaskID]int), make(chan error, 1)
+	err = s.Export(t.Context(), func(b *dispatch.PortableBatch) error {
+		if len(exported) == 0 && len(b.Tasks) > 0 {
+			go func() {
+				_, err := s.MakeSnapshot(t.Context())
+				snapshot <- err
+			}()
+			time.Sleep(50 * time.Millisecond)
+		}
+		for i := range b.Tasks {
+			exported[b.Tasks[i].Task.ID]++
+		}
+		return nil
+	})
+	if err := errors.Join(err, <-snapshot); err != nil {
+		t.Fatal(err)
+	}
+	for id, times := range exported {
+		if times != 1 {
+			t.Errorf("%s was exported %d times", id, times)
+		}
+	}
+	if len(exported) != len(items) {
+		t.Errorf("%d of %d tasks were exported", len(exported), len(items))
+	}
+}
+
+// TestRuns_RepairCut: a run that is cut off is named, and a repair has the number of tasks that were in it.
+func TestRuns_RepairCut(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	path := t.TempDir()
+	s := open(t.Context(), t, storeConfig{Dir: path, SnapshotBytes: 1 << 40}.On(disk.OS{}, smallSegments))
+	if _, err := succeeded(t.Context(), s, 0, n); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // both snapshots that are kept need the run
+		if err := errors.Join(s.file.Close(), s.open(t.Context()), waits(t.Context(), s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	change("run-", func(b []byte) []byte { return b[:len(b)-100] })(t, path)
+	_, err := check(t.Context(), path)
+	fails(t, "check", err, backend.ErrDamaged, "run-")
+	fixed, err := repair(t.Context(), path)
+	if err != nil || fixed.Lost != n {
+		t.Errorf("repaired: %+v, %v; want %d that are lost", fixed, err, n)
+	}
+	if found, err := check(t.Context(), path); err != nil || found.Stats.Counts.Done != 0 {
+		t.Errorf("then %+v, %v; want none that is done", found, err)
 	}
 }

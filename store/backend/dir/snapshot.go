@@ -256,15 +256,17 @@ func (w *writing) write(ctx context.Context, piece []byte) error {
 }
 
 // writeWhole writes a snapshot of all that was read to a file in a directory, with the tasks that are apart. sequence is that of the last
-// group, which also names it if the name is empty.
-func (b *Backend) writeWhole(ctx context.Context, dir, name string, memory Memory, sequence uint64) (size int64, err error) {
+// group, which also names it if the name is empty. missing is that of [backend.Snapshot].
+func (b *Backend) writeWhole(
+	ctx context.Context, dir, name string, memory Memory, sequence uint64, missing func(tasks int64),
+) (size int64, err error) {
 	f, err := createFile(b.config.fs, dir, cmp.Or(name, "snapshot"))
 	if err != nil {
 		return 0, err
 	}
 	w := writing{b: b, file: f, sequence: sequence}
 	err = memory.Snapshot(backend.AllShards, backend.Snapshot{
-		Write: func(piece []byte) error { return w.write(ctx, piece) }, Expand: b.expand(ctx), Salvage: b.salvaging,
+		Write: func(piece []byte) error { return w.write(ctx, piece) }, Expand: b.expand(ctx), Missing: missing,
 	})
 	return w.size, f.keep(cmp.Or(name, snapshotName(sequence)), err)
 }
@@ -303,14 +305,11 @@ func (b *Backend) writeSnapshot(ctx context.Context, fresh *freshRuns) (w writin
 }
 
 // snapshot makes a snapshot, and drops what is needed no more: older snapshots, the log before the older of those that are kept, and runs
-// that none of them names. thorough: it also forgets what is over and merges runs, which may take long.
+// that none of them names. thorough: it also merges runs, and forgets tasks whose time is over, which may take long.
 func (b *Backend) snapshot(ctx context.Context, thorough bool) error {
 	began := time.Now()
 	fresh := &freshRuns{b: b, of: b.runs.valid}
 	if thorough {
-		if err := b.forgetOver(ctx); err != nil && ctx.Err() == nil {
-			b.config.Logger.Warn("trying again with the next snapshot", zap.Error(err))
-		}
 		fresh = b.merge(ctx)
 	}
 	w, err := b.writeSnapshot(ctx, fresh)
@@ -326,7 +325,13 @@ func (b *Backend) snapshot(ctx context.Context, thorough bool) error {
 	}
 	b.config.Logger.Info("made a snapshot", zap.Uint64("sequence", sequence), zap.Int64("bytes", size),
 		zap.Int("runs", len(fresh.of)), zap.Duration("took", time.Since(began).Round(time.Millisecond)))
-	return errors.Join(b.drop(), b.dropRuns())
+	err = errors.Join(b.drop(), b.dropRuns())
+	if thorough { // in the end: a log that grows waits for a snapshot
+		if err := b.forgetOver(ctx); err != nil && ctx.Err() == nil {
+			b.config.Logger.Warn("trying again with the next snapshot", zap.Error(err))
+		}
+	}
+	return err
 }
 
 // drop removes what the kept snapshots make needless.

@@ -64,6 +64,8 @@ func AdviseFile(err error, name string) error {
 			fmt.Sprintf("`waggle store repair %s --accept-loss` gives up what cannot be read, and all after it", name))
 	case errors.Is(err, dispatch.ErrStoreFull):
 		return cli.Advise(err, "a store needs 128 MiB for its log, and room for two snapshots")
+	case errors.Is(err, dispatch.ErrStoreMismatch) && strings.Contains(err.Error(), "shards"):
+		return cli.Advise(err, "leave --shards out; or copy it to another directory: `waggle store copy FROM TO --shards N`")
 	default:
 		return cli.Advise(err)
 	}

@@ -145,7 +145,7 @@ func (f *found) show(c *client.Client, path string, err error) error {
 		n := f.counts.Counts
 		var sh human.Sheet
 		sh.Linef("Tasks", "%s scheduled, %s ready, %s leased; %s done, %s dead, %s canceled",
-			human.Count(n.Scheduled), human.Count(n.Ready), human.Count(n.Leased), human.Count(n.Done), human.Count(n.Dead), human.Count(n.Canceled))
+			human.Count(n.Scheduled), human.Count(n.Ready), human.Count(n.Leased), human.Count(n.Done-f.Lost), human.Count(n.Dead), human.Count(n.Canceled))
 		if path != "" {
 			sh.Linef("Snapshot", "%s at entry %d", human.Bytes(f.Bytes), f.Snapshot)
 			sh.Linef("Log", "%s entries after it, the last is %d", human.Count(f.Entries), f.Last)
@@ -153,6 +153,7 @@ func (f *found) show(c *client.Client, path string, err error) error {
 		sh.LineIf(f.Torn != "", "Torn", "%s: being written, or cut at the next start", f.Torn)
 		if f.Damage != "" {
 			sh.Linef("Given up", "%s", f.Damage)
+			sh.LineIf(f.Lost > 0, "Lost", "%s: they are crawled again when they are submitted", human.Plural(f.Lost, "done task"))
 			sh.Linef("Files", "those of before are in %s", f.Aside)
 		}
 		sh.LineIf(f.Unread != "", "Unread", "%s", f.Unread)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import ipaddress
 import logging
@@ -36,6 +37,7 @@ CHANNEL_OPTIONS = [
 TOKEN_AGE = 0.5  # seconds after which the file of the token is looked at again
 CHECK_TIMEOUT = 3.0  # seconds that a dispatcher has to answer a health check
 NOT_SERVING = b"\x08\x02"  # a grpc.health.v1.HealthCheckResponse
+RUSH = 0.2  # seconds over which the calls that waited for a dispatcher spread
 STORE = {"STORE_UNAVAILABLE"}  # the same everywhere
 
 
@@ -132,6 +134,7 @@ class Dispatchers:
         self._token = Token(token_file) if token_file is not None else None
         self._ring: collections.deque[Dispatcher] = collections.deque()
         self._unauthenticated = False
+        self._back = asyncio.Event()  # one serves
         self.answers = 0  # calls that were answered
 
     def open(self) -> None:
@@ -188,6 +191,7 @@ class Dispatchers:
     def leave(self, dispatcher: Dispatcher) -> None:
         """Calls go to other dispatchers until this one serves again. If its health shows that it does not, that is logged once."""
         dispatcher.away = True
+        self._back.clear()
         if dispatcher.check is None or dispatcher.check.done():
             dispatcher.check = asyncio.create_task(self._check(dispatcher))
 
@@ -199,6 +203,7 @@ class Dispatchers:
 
     def _serves(self, dispatcher: Dispatcher) -> None:
         dispatcher.away = False
+        self._back.set()
         if dispatcher.warned:
             dispatcher.warned = False
             log.info("dispatcher %s serves", dispatcher.address)
@@ -229,6 +234,15 @@ class Dispatchers:
         is_other = error.code in AWAY and error.reason not in STORE and backoff.failures < len(self._ring)
         return random.uniform(0, 0.05) if is_other else pause
 
+    async def rest(self, pause: float) -> None:
+        """Waits before a call is repeated: if no dispatcher serves, no longer than until one does."""
+        if not all(dispatcher.away for dispatcher in self._ring):
+            await asyncio.sleep(pause)
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._back.wait(), pause)
+            await asyncio.sleep(random.uniform(0, RUSH))
+
     async def repeat(self, method: str, request: Message, reply: type[Reply], timeout: float) -> Reply:
         """Makes a call, and repeats it until it is answered, or the time is over, or a repetition is of no use."""
         backoff, end = Backoff(), time.monotonic() + timeout
@@ -239,4 +253,4 @@ class Dispatchers:
                 pause = self.pause(backoff, error)
                 if not error.repeatable or error.code == grpc.StatusCode.UNAUTHENTICATED or time.monotonic() + pause >= end:
                     raise
-            await asyncio.sleep(pause)
+            await self.rest(pause)

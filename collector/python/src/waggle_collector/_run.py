@@ -297,7 +297,7 @@ class Run:
                 pause = self.dispatchers.pause(backoff, error)
                 log.log(loudness(backoff, error), "fetch failed, will be repeated in %.1f s: %s", pause, error)
             self._carry(False)
-            await asyncio.sleep(pause)
+            await self.dispatchers.rest(pause)
 
     async def _fetch_once(self, request: v1.FetchTaskRequest, reports: list[Report], repeated: bool) -> Fetched:
         """Makes a fetch over the stream, or as a plain call. Over the stream its reports are answered ahead, and it waits for as long as
@@ -479,7 +479,7 @@ class Run:
                     if not error.repeatable:
                         self._report(Report(lease, failure(f"discovered items refused: {error.message}")))
                         return
-                await asyncio.sleep(pause)
+                await self.dispatchers.rest(pause)
         if not outcome.HasField("succeeded") and lease.task.noted != lease.acked:
             beat = lease.beat()
             noted = self._note(lease, beat)

@@ -143,7 +143,7 @@ func (p *Pump) failed(c *claim, err error) (gone []dispatch.Poll) {
 	o.backoff = min(max(2*o.backoff, firstBackoff), longest)
 	o.retryAt = time.Now().Add(p.jittered(o.backoff)) // outlets must not come back in step
 	for i, w := range c.waiters {
-		if w.finished || c.left {
+		if w.finished || c.left || len(w.grants) > 0 {
 			gone = append(gone, c.wants[i].Poll)
 		}
 		if !c.left {
@@ -175,10 +175,14 @@ func (p *Pump) schedule(c *claim, reply *dispatch.ClaimReply, last uint64) {
 	if o.wait = reply.Wait; o.err == nil {
 		o.backoff, o.retryAt = 0, time.Time{}
 	}
-	served := 0
+	served, fills := 0, 0
 	for i, w := range waiters {
-		if !w.finished && (len(reply.Grants[i]) > 0 || reply.Used[i]) {
+		switch {
+		case w.finished:
+		case len(reply.Grants[i]) > 0 || reply.Used[i]:
 			served++
+		case len(w.grants) > 0: // nothing fits that has enough
+			fills++
 		}
 	}
 	open, next := opens(o, reply, served, len(waiters))
@@ -196,7 +200,7 @@ func (p *Pump) schedule(c *claim, reply *dispatch.ClaimReply, last uint64) {
 		if o.limit = max(served, 1); open && served == len(waiters) {
 			o.limit = min(2*served, bounds.MaxClaimTurns) // with a delay each fetch takes a turn
 		}
-		o.pace(open, reply.More, served)
+		o.pace(open, reply.More, served+fills)
 	}
 	if o.until.After(began) {
 		o.asked = max(o.asked, last)

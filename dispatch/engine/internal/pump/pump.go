@@ -27,7 +27,8 @@
 //   - fetches come at about the same time: a claim waits for as many as the last one served,
 //     but no longer than a moment.
 //   - a claim fails: its effect is unknown. Its fetches get the error, and their grants when
-//     they repeat their client tokens. The outlet backs off. While another outlet of the line
+//     they repeat their client tokens; what it may have granted to one that has something
+//     already is given back. The outlet backs off. While another outlet of the line
 //     works, it is tried again by claims for no fetch, so that a shard that is away delays none.
 //   - a claim is not answered within a moment, while another outlet of the line works: its
 //     fetches are claimed for there, too, under other calls. What comes first is theirs, the
@@ -44,8 +45,8 @@
 //     its arrival, and had nothing. Those are as many claims as shards, one after another. A
 //     fetch that is [Request].Cached is claimed for only where something may be.
 //
-// A fetch is in at most one claim at a time, not counting claims that take too long. So two shards seldom grant to one client
-// token, and not for long.
+// A fetch is in at most one claim at a time, not counting claims that take too long. So it seldom has more than it asks for, and not
+// for long.
 package pump
 
 import (
@@ -227,6 +228,18 @@ func (p *Pump) enter(w *waiter) {
 	}
 	if w.Once && w.claims == 0 && p.askedEverywhere(w) { // all of its pools are held, or have nothing as far as is known
 		p.finish(w, p.nothing(w))
+	}
+}
+
+// EndFill answers a fetch with what it was granted so far, if that is something: a repeat of it has come, which is to get the same.
+func (p *Pump) EndFill(poll *dispatch.Poll) {
+	if p.cfg.Store.Shards() == 1 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.waiting[token{poll.Collector, poll.ClientToken}]; w != nil && len(w.grants) > 0 {
+		p.finish(w, Outcome{})
 	}
 }
 
