@@ -466,9 +466,14 @@ func TestDispatchService_Work_standing(t *testing.T) {
 	for i := range 90 {
 		req := &pb.FetchTaskRequest{ClientToken: fmt.Sprint("t", i)}
 		req.ProtoReflect().SetUnknown(many)
-		if err = stream.Send(&pb.WorkRequest{Id: uint64(i + 1), Call: &pb.WorkRequest_Fetch{Fetch: req}}); err != nil {
+		err := stream.Send(&pb.WorkRequest{Id: uint64(i + 1), Call: &pb.WorkRequest_Fetch{Fetch: req}})
+		if err == nil { // what is answered has nothing to do with what waits
+			err = stream.Send(&pb.WorkRequest{Call: &pb.WorkRequest_Heartbeat{Heartbeat: beatOf()}})
+		}
+		if err != nil {
 			break
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	select {
 	case err := <-ended:
