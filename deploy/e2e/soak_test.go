@@ -208,6 +208,7 @@ type soak struct {
 	slowWork    string // what some tasks take; empty: as the others
 	calm        func() // ends the other clients; nil: there are none
 	others      int    // tasks that are DONE and that others have submitted
+	answers     int    // the dispatcher that has answered the last submit
 	failures    failures
 }
 
@@ -307,11 +308,11 @@ func (w *soak) submit(ctx context.Context, enough <-chan struct{}) error {
 }
 
 // acknowledge submits items to one dispatcher after the other, once a tick, until one answers that they are there, now or
-// since a call whose answer was lost.
+// since a call whose answer was lost. It begins with the one that has answered last: another one may be frozen.
 func (w *soak) acknowledge(ctx context.Context, tick *time.Ticker, items []*pb.SubmitItem) error {
 	for tries := 0; ; tries++ {
 		calling, cancel := context.WithTimeout(ctx, soakCall)
-		at := tries % len(w.clients)
+		at := (w.answers + tries) % len(w.clients)
 		reply, err := w.clients[at].tasks.SubmitTasks(calling, &pb.SubmitTasksRequest{Items: items})
 		cancel()
 		for _, r := range reply.GetResults() {
@@ -321,6 +322,7 @@ func (w *soak) acknowledge(ctx context.Context, tick *time.Ticker, items []*pb.S
 			w.ids = append(w.ids, r.GetTaskId())
 		}
 		if err == nil {
+			w.answers = at
 			return nil
 		}
 		w.failures.note(at, err)
