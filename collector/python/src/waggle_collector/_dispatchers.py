@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 import dataclasses
 import ipaddress
 import logging
@@ -239,9 +238,13 @@ class Dispatchers:
         if not all(dispatcher.away for dispatcher in self._ring):
             await asyncio.sleep(pause)
             return
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._back.wait(), pause)
-            await asyncio.sleep(random.uniform(0, RUSH))
+        back = asyncio.ensure_future(self._back.wait())
+        try:
+            await asyncio.wait([back], timeout=pause)
+            if back.done():
+                await asyncio.sleep(random.uniform(0, RUSH))
+        finally:
+            back.cancel()
 
     async def repeat(self, method: str, request: Message, reply: type[Reply], timeout: float) -> Reply:
         """Makes a call, and repeats it until it is answered, or the time is over, or a repetition is of no use."""
