@@ -31,7 +31,7 @@ type run struct {
 	fetches     wagglev1.DispatchServiceClient
 	control     wagglev1.DispatchServiceClient
 
-	stream atomic.Pointer[workStream] // by which calls go; nil: they are plain calls
+	stream atomic.Pointer[workStream] // nil: calls are plain
 
 	fetching, working, calling life
 	stopErr                    atomic.Pointer[error] // set once by stop

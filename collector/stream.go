@@ -17,8 +17,8 @@ import (
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// workStream is an open Work stream with a goroutine that reads it. Heartbeats are for the loop that beats; other calls may be made
-// by anybody.
+// workStream is an open Work stream with a goroutine that reads it. Only the loop that beats sends heartbeats; any
+// goroutine makes other calls.
 type workStream struct {
 	client grpc.BidiStreamingClient[wagglev1.WorkRequest, wagglev1.WorkResponse]
 	life

@@ -26,8 +26,8 @@ type Claims interface {
 	// new. EndSession records the replacement in this shard, BeginPoll and Beat in the collector's home shard.
 	//
 	// A want's MaxBytes limits the record and joined bytes of its tasks, before anything is claimed; its first task
-	// always fits, unless Bytes are used before. One call grants at most bounds.MaxClaimTasks tasks in at most bounds.MaxClaimTurns turns; then More
-	// is true, and the caller calls again. More is also true if a want names a source for the first time and the store
+	// always fits, unless Bytes are used before. One call grants at most bounds.MaxClaimTasks tasks in at most
+	// bounds.MaxClaimTurns turns; then More is true, and the caller calls again. More is also true if a want names a source for the first time and the store
 	// has not listed all of its lanes.
 	//
 	// holds is the version of the holds that the caller has applied to the wants. A shard with a later version grants

@@ -37,7 +37,7 @@ import (
 //     is refused here, or does not decode, ends where the handler would be called, so that all that follows sees it.
 //     Only a request over MaxReceiveBytes, which is not read, comes to none of these. Of one that gzip has packed, the bytes
 //     count that it has unpacked; it is unpacked once it is admitted. Messages of streams are decoded in turn likewise.
-//  3. Metrics count every call with the code that its caller sees, refused ones included.
+//  3. Metrics count every call with the code that its caller sees, refused ones included; of a Work stream they count the messages.
 //  4. The log likewise, with what is noted of a fault, and of operators who made which change (ended).
 //  5. Each error below becomes a status with its details, at one place (statusOf). One that is not known there is a fault of
 //     ours: it is logged once, and the caller gets an id.
@@ -59,7 +59,6 @@ type chain struct {
 	backend   *backend
 	draining  <-chan struct{}
 
-	workers     *workers // of Work streams
 	gather      *gather
 	owners      *ownership
 	methods     map[string]*served // those of the API, which are passed to the owner
@@ -105,7 +104,7 @@ func (s *Server) newChain() *chain {
 	})
 	drains, drain := context.WithCancel(context.Background()) //nolint:forbidigo // of the server, not of a call
 	c := &chain{
-		workers: &workers{next: make(chan func()), over: drains.Done()}, owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, feeds: s.cfg.Feed, reaches: s.reaches, metrics: s.metrics,
+		owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, feeds: s.cfg.Feed, reaches: s.reaches, metrics: s.metrics,
 		maxBytes: s.cfg.MaxReceiveBytes, closing: s.closing, grace: s.patience(), drains: drains, drain: drain,
 		limits: s.limits, peers: s.peers, newcomers: s.cfg.MaxNewCollectors, guard: s.guard, backend: &s.backend, draining: s.draining,
 		log: sampled(time.Second, burst, 100), whole: log,

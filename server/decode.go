@@ -194,7 +194,6 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	for i, method := range desc.Methods {
 		name := "/" + desc.ServiceName + "/" + method.MethodName
 		out.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			growStack(name)
 			resp, err := c.call(ctx, name, srv, method.Handler, func(e *envelope) error { return decode(e) })
 			if err != nil {
 				return nil, err
@@ -209,29 +208,6 @@ func (c *chain) decoded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 		}
 	}
 	return &out
-}
-
-// growStack makes room on the stack at once for what a call takes, that of a new goroutine being small. To grow it step by step, with
-// ever more frames to move, is an eighth of what a small call costs. What settles leases goes down to the store; a fetch that waits
-// keeps its stack, and has others claim for it.
-func growStack(method string) {
-	if admit.Keeps(method) {
-		growTo16K(len(method))
-	} else {
-		growTo8K(len(method))
-	}
-}
-
-//go:noinline
-func growTo8K(i int) byte {
-	var room [4500]byte
-	return room[i]
-}
-
-//go:noinline
-func growTo16K(i int) byte {
-	var room [11000]byte
-	return room[i]
 }
 
 func streamInfo(desc *grpc.ServiceDesc, stream *grpc.StreamDesc) *grpc.StreamServerInfo {
@@ -270,7 +246,7 @@ func (c *chain) call(ctx context.Context, method string, srv any, handler grpc.M
 	})
 }
 
-// callOn makes a call that came on a Work stream, as call makes one that came alone, but for what the stream has been through: 1 and 3.
+// callOn makes a call that came on a Work stream, as call makes one that came alone, but without 1 and 3: the stream has been through them.
 func (c *chain) callOn(ctx context.Context, caller *auth.Caller, method string, req proto.Message) (any, error) {
 	e := c.newEnvelope(ctx, method)
 	e.message, e.decoded, e.keep = req, true, c.owners.shared.Load()

@@ -24,7 +24,7 @@ type request struct {
 	came  time.Time
 	bytes int // that the client holds until it is answered
 
-	// Of one for which nobody waits; see gather.
+	// Of one without a goroutine that waits; see gather.
 	reports wire.Reports
 	fetch   *engine.Standing // nil: none
 	term    *term            // nil: nobody else may own the store
@@ -76,8 +76,8 @@ func (r *request) isGivenUp() bool {
 	return r.givenUp
 }
 
-// gather makes calls of Work streams for which nobody waits: reports that are settled together with those of others, and fetches that
-// wait. Whatever else a request asks goes the way of a call: see work.run.
+// gather makes those calls of Work streams that no goroutine has to wait for: reports, settled together with those of others, and
+// fetches that wait. Whatever else a request asks goes the way of a call: see work.run.
 type gather struct{ chain *chain }
 
 // take begins a request, or reports that it goes the way of a call, which also finds what is wrong with it.
@@ -140,11 +140,7 @@ func collectorOf(call proto.Message) string {
 func (g *gather) admitted(r *request, reports []*pb.TaskReport, fetch *engine.FetchRequest) bool {
 	var err error
 	if len(reports) > 0 {
-		size := 0
-		for _, report := range reports {
-			size += proto.Size(report)
-		}
-		if r.admit[0], err = g.chain.decode(r.work.ctx, pb.DispatchService_ReportTask_FullMethodName, size); err != nil {
+		if r.admit[0], err = g.chain.decode(r.work.ctx, pb.DispatchService_ReportTask_FullMethodName, r.bytes); err != nil {
 			return false
 		}
 		if r.admit[1], err = g.chain.limits.Call(pb.DispatchService_ReportTask_FullMethodName); err != nil {
@@ -204,7 +200,7 @@ func (g *gather) stand(r *request) {
 	}
 	r.waits(r.fetch.Leave)
 	// Its answer may have to wait for a source: others do not wait for that.
-	r.fetch.Stand(func() { g.chain.workers.do(func() { r.guarded(func() { g.answer(r) }) }) })
+	r.fetch.Stand(func() { go r.guarded(func() { g.answer(r) }) })
 }
 
 // answer answers a fetch. One that has ended without an answer for its client goes on as a call, unless it was given up.
@@ -263,5 +259,5 @@ func (r *request) done() {
 // asCall makes the request as a call.
 func (r *request) asCall() {
 	r.release()
-	r.work.chain.workers.do(func() { r.work.run(r) })
+	go r.work.run(r)
 }

@@ -80,7 +80,8 @@ func NewMetrics() *Metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.calls.started, m.calls.handled, m.calls.received, m.calls.sent, m.calls.took, m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait,
+		m.calls.started, m.calls.handled, m.calls.received, m.calls.sent, m.calls.took,
+		m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait,
 	)
 	return m
 }

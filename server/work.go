@@ -31,47 +31,8 @@ const maxUnanswered = 1000
 // heartbeats. A client that reads so slowly is as one that reads nothing.
 const mostUnread = 2*maxUnanswered + 100
 
-// maxIdle are how many goroutines wait for the next request, with stacks that have grown to what a request takes.
-const maxIdle = 64
-
-// workers are goroutines that serve one request after another.
-type workers struct {
-	next chan func()
-	idle atomic.Int64    // of them
-	over <-chan struct{} // closed when none waits any more
-}
-
-// do runs f in a goroutine.
-func (w *workers) do(f func()) {
-	select {
-	case w.next <- f:
-		return
-	default:
-	}
-	go func() {
-		for f != nil {
-			f()
-			f = w.await()
-		}
-	}()
-}
-
-// await waits for the next request; nil: enough others do.
-func (w *workers) await() func() {
-	defer w.idle.Add(-1)
-	if w.idle.Add(1) > maxIdle {
-		return nil
-	}
-	select {
-	case f := <-w.next:
-		return f
-	case <-w.over:
-		return nil
-	}
-}
-
-// work is a Work stream. Its heartbeats go the way of a Heartbeat stream, and its other requests that of plain calls, each from 4 on;
-// see chain. So each of them is passed to the owner by itself, and moves with the ownership as a call does.
+// work is a Work stream. Its heartbeats go the way of a Heartbeat stream, and its other requests that of plain calls (callOn).
+// So each of them is passed to the owner by itself, and moves with the ownership as a call does.
 type work struct {
 	chain  *chain
 	stream *decodedStream
@@ -206,7 +167,7 @@ func (w *work) receive() error {
 			return context.Cause(w.ctx)
 		}
 		// What it waits for, heartbeats do not wait for.
-		w.chain.workers.do(func() { w.begin(r) })
+		go w.begin(r)
 	}
 }
 
@@ -322,10 +283,8 @@ func (w *work) enter(r *request) bool {
 		return false
 	}
 	w.calls.Add(1)
-	if conn := peers.Of(w.ctx); conn != nil {
-		r.bytes = proto.Size(r.WorkRequest)
-		conn.Hold(r.bytes)
-	}
+	r.bytes = proto.Size(r.WorkRequest)
+	w.hold(r.bytes)
 	if token := r.GetFetch().GetClientToken(); token != "" {
 		if before := w.waits[token]; before != nil {
 			before.giveUp()
@@ -342,10 +301,15 @@ func (w *work) left(r *request) {
 		delete(w.waits, token)
 	}
 	w.mu.Unlock()
-	if r.bytes > 0 {
-		peers.Of(w.ctx).Hold(-r.bytes)
-	}
+	w.hold(-r.bytes)
 	w.calls.Done()
+}
+
+// hold counts bytes that the client holds from now on, or fewer if it is negative.
+func (w *work) hold(bytes int) {
+	if conn := peers.Of(w.ctx); conn != nil {
+		conn.Hold(bytes)
+	}
 }
 
 // giveUpFetches gives up those that wait. No more requests begin.
@@ -399,9 +363,7 @@ func (w *work) handOut(id uint64, resp *pb.FetchTaskResponse, undo func()) error
 
 // sent ends what an answer holds.
 func (w *work) sent(a outgoing) {
-	if a.bytes > 0 {
-		peers.Of(w.ctx).Hold(-a.bytes)
-	}
+	w.hold(-a.bytes)
 	if a.last {
 		w.room.Release(1)
 	}
@@ -409,10 +371,8 @@ func (w *work) sent(a outgoing) {
 
 // send has a response sent, and does not wait for that. If it is not sent, it is undone.
 func (w *work) send(a outgoing) error {
-	if conn := peers.Of(w.ctx); conn != nil {
-		a.bytes = proto.Size(a.WorkResponse)
-		conn.Hold(a.bytes)
-	}
+	a.bytes = proto.Size(a.WorkResponse)
+	w.hold(a.bytes)
 	w.out.Lock()
 	defer w.out.Unlock()
 	if w.over {
@@ -531,7 +491,7 @@ func (b *workBeats) SendMsg(m any) error {
 	return b.work.answer(&pb.WorkResponse{Answer: &pb.WorkResponse_Heartbeat{Heartbeat: m.(*pb.HeartbeatResponse)}}, false) //nolint:forcetypeassert // of the method
 }
 
-// callIn makes a call that came on a stream, from 2 on, as one that came alone.
+// callIn makes a call that came on a stream, and decodes an answer that another dispatcher gave.
 func callIn[Response any](ctx context.Context, w *work, caller *auth.Caller, method string, req proto.Message) (*Response, error) {
 	resp, err := w.chain.callOn(ctx, caller, method, req)
 	if err != nil {

@@ -297,7 +297,7 @@ func (s *shard) recall(ctx context.Context, named machine.Named) error {
 			return nil
 		}
 		s.mu.Unlock()
-		err = s.clock.archive.Recall(ctx, s.Number, keys, r.Tell)
+		err = s.clock.archive.Recall(ctx, s.Number, keys, r.Add)
 		s.begin()
 		if err != nil {
 			return err

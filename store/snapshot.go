@@ -30,7 +30,7 @@ func (s *Store) Snapshot(shard int, to backend.Snapshot) error {
 	f := s.freeze(shard, to)
 	w := newAside(to.Write)
 	err := s.writePieces(&f, w)
-	err = cmp.Or(w.end(), err) // of a write that failed both tell
+	err = cmp.Or(w.end(), err) // both have the error of a write
 	f.thaw()
 	if to.Apart == nil {
 		return err

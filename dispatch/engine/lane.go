@@ -112,8 +112,8 @@ func (l *lanes) settle(ctx context.Context, of *lane) {
 	}
 }
 
-// settleSome settles the first calls of a batch, as many as fit in one, and returns how many. A call of which that leaves a report
-// open goes on by itself: what it needs may be in a shard that is away.
+// settleSome settles the first calls of a batch, as many as fit in one, and returns how many. A call with a report that is open
+// then goes on by itself: what it needs may be in a shard that is away.
 func (l *lanes) settleSome(ctx context.Context, batch []*laneReports) (n int) {
 	var part []*settlement
 	for n < len(batch) && (n == 0 || len(part)+len(batch[n].reports) <= mostInLane) {

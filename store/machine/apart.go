@@ -8,23 +8,22 @@ import (
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
-// Tasks that are over go apart with a snapshot, if the backend keeps such ([Shard.Archived]): memory has of them no more than how many
-// each lane has. A command that names one gets a copy of it, which the store has read before ([Shard.Ask]). A task is in memory or
+// Tasks that are over go apart with a snapshot, if the backend keeps such ([Shard.Archived]). Then memory has only their number in each
+// lane. A command that names one gets a copy of it, which the store has read before ([Shard.Ask]). A task is in memory or
 // apart, never both.
 //
-// What a group has of a task that was over does not depend on where the task was: its removal, which names the lane, and all of it if
-// it goes on. A load that finds it in memory removes it there, and else counts one less apart.
+// A group has the same of a task that was over, wherever it was: its removal, which names the lane, and all of it if it goes on. A load that finds it in memory removes it there, and else counts one less apart.
 
 // apart is what a shard knows of the tasks that are over.
 type apart struct {
-	// lanes are those of which tasks are over, also dropped ones.
+	// lanes are those with tasks that are over, also dropped ones.
 	lanes table[laneNumber, overLane]
 	// left were over and are no more, since the instant of the last snapshot; before are those since the snapshot before that, while
 	// it is being made. What the backend has apart of them is no longer true.
 	left, before leftTasks
 	// recalled are copies of the tasks that are apart, for the command under way.
 	recalled map[taskHash]*record
-	// moves rises when tasks go apart: what the backend has said before may lack them.
+	// moves rises when tasks go apart: what the backend has returned before may lack them.
 	moves uint64
 }
 
@@ -33,7 +32,7 @@ type laneNumber int64
 
 func (n laneNumber) hash() uint32 { return uint32(uint64(n) * 0x9e3779b97f4a7c15 >> 32) }
 
-// overLane is a lane of which tasks are over.
+// overLane is a lane with tasks that are over.
 type overLane struct{ *lane }
 
 func (l overLane) key() laneNumber {
@@ -43,7 +42,7 @@ func (l overLane) key() laneNumber {
 	return laneNumber(l.number)
 }
 
-// leftTasks is a set of tasks, in the order in which they came.
+// leftTasks is a set of tasks in order of arrival.
 type leftTasks struct {
 	has  map[taskHash]struct{}
 	list []taskHash
@@ -130,7 +129,7 @@ func (s *Shard) CountApart() (n int64) {
 	return n - int64(s.ended.len())
 }
 
-// Named names tasks, of which it needs those that are apart.
+// Named names tasks, and needs those of them that are apart.
 type Named interface {
 	// named gives them, in the same order each time.
 	named(yield func(taskHash) bool)
@@ -206,9 +205,9 @@ func (c *Forget) Run(s *Shard) {
 	}
 }
 
-// Recall is what the backend has said of the tasks that are apart.
+// Recall is what the backend has returned of the tasks that are apart.
 type Recall struct {
-	asked []taskHash // in the order in which they are named
+	asked []taskHash // in the order of their names
 	moves uint64
 	tasks []LoadedTask
 	err   error
@@ -267,8 +266,8 @@ func (r *Recall) hasAsked(keys [][16]byte) bool {
 	return true
 }
 
-// Tell takes what the backend has of a task that was asked for.
-func (r *Recall) Tell(entry []byte) {
+// Add adds what the backend has of a task that was asked for.
+func (r *Recall) Add(entry []byte) {
 	a, _, ok := codec.CutApart(entry)
 	if !ok || a.Kind != codec.Task {
 		r.err = errors.New("a task that is apart cannot be read")
@@ -305,7 +304,7 @@ func (s *Shard) EndCall() {
 	s.apart.recalled = nil
 }
 
-// Moved ends a snapshot by which tasks go apart, if the backend keeps it: [Shard.DropApart] is to drop them from memory then.
+// Moved ends a snapshot with tasks that go apart; kept: the backend has it, and [Shard.DropApart] is to drop them from memory.
 func (s *Shard) Moved(kept bool) {
 	if s.apart.thaw(kept); kept {
 		s.apart.moves++
@@ -337,7 +336,7 @@ func (w *saver) saveApart(k kept, until int64) {
 	w.out = w.out[:begin]
 }
 
-// saveLeft writes the next tasks that are apart no more. They come before all others, of which one may be over again.
+// saveLeft writes the next tasks that are apart no more. They come before all others: one of those may be over again.
 func (w *saver) saveLeft(entries []byte, items int) []byte {
 	n := min(items, len(w.left))
 	for i := range w.left[:n] {

@@ -43,7 +43,6 @@ type run struct {
 	named  runName
 	path   string
 	file   disk.File
-	bytes  int64
 	blocks []block // and one behind the last
 	marks  []uint16
 	// since and until are the first and the last instant at which a task is forgotten, in ms since 1970; 0: there is none.
@@ -182,7 +181,6 @@ func (w *runWriter) end(err error) (*run, error) {
 		return nil, err
 	}
 	r.named.bytes, r.look = w.offset+runFooter, lookAt(r.since, r.until)
-	r.bytes = r.named.bytes
 	r.blocks, r.marks = slices.Clip(r.blocks), slices.Clip(r.marks)
 	r.file, err = w.file.fs.Open(r.path)
 	return r, err
@@ -190,7 +188,7 @@ func (w *runWriter) end(err error) (*run, error) {
 
 // openRun opens the run that a snapshot names.
 func (b *Backend) openRun(named runName) (*run, error) {
-	r := &run{named: named, path: filepath.Join(b.config.Dir, runFile(named.number)), bytes: named.bytes}
+	r := &run{named: named, path: filepath.Join(b.config.Dir, runFile(named.number))}
 	var err error
 	if r.file, err = b.config.fs.Open(r.path); err == nil {
 		if err = b.readIndex(r); err != nil {
@@ -211,8 +209,8 @@ func (b *Backend) readIndex(r *run) error {
 	}
 	ends := make([]byte, snapshotHeader+runFooter)
 	header, footer := ends[:snapshotHeader], ends[snapshotHeader:]
-	if size != r.bytes || size < int64(len(ends)) {
-		return fmt.Errorf("it has %d bytes, and must have %d", size, r.bytes)
+	if size != r.named.bytes || size < int64(len(ends)) {
+		return fmt.Errorf("it has %d bytes, and must have %d", size, r.named.bytes)
 	}
 	_, err = r.file.ReadAt(header, 0)
 	if err == nil {

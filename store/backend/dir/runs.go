@@ -19,16 +19,16 @@ import (
 	"github.com/waggle-crawl/waggle/store/codec"
 )
 
-// runs are the tasks that are apart. A snapshot names those that are valid with it. Each snapshot that has tasks to put apart makes one,
-// and before that merges those that are no larger: there are
-// about as many as the largest one has doubled.
+// runs are the files of the tasks that are apart. A snapshot names those that are valid with it. Each snapshot with tasks to put apart
+// writes one run, and merges a run first if the newer ones have as many entries together. So their number grows with the logarithm of
+// the entries.
 type runs struct {
 	mu    sync.Mutex // guards what follows
 	valid []*run     // from the oldest on; of an entry that several have the newest counts
 
 	// What follows is of who makes snapshots.
 	number uint64              // the highest
-	named  map[uint64][]uint64 // the numbers that a snapshot names, by its sequence, of those of this term and the one that was read
+	named  map[uint64][]uint64 // the numbers that each snapshot names, by its sequence
 }
 
 // freshBytes bounds what a snapshot collects for a run in memory.
@@ -226,7 +226,7 @@ func (b *Backend) merge(ctx context.Context) *freshRuns {
 		return f
 	}
 	if f.of = append(f.of[:from], merged...); len(merged) > 0 {
-		b.config.Logger.Info("merged files of tasks that are over", zap.Int("files", len(of)-from), zap.Int64("bytes", merged[0].bytes),
+		b.config.Logger.Info("merged files of tasks that are over", zap.Int("files", len(of)-from), zap.Int64("bytes", merged[0].named.bytes),
 			zap.Duration("took", time.Since(began).Round(time.Millisecond)))
 	}
 	return f
@@ -354,7 +354,7 @@ func (b *Backend) dropRuns() error {
 // forgetAtOnce is how many tasks a command forgets.
 const forgetAtOnce = 512
 
-// forgetOver has the tasks forgotten whose time has come, in those runs of which that are many.
+// forgetOver has tasks forgotten whose time has come, in those runs that have many of them.
 func (b *Backend) forgetOver(ctx context.Context) error {
 	of, done := b.runs.use()
 	defer done()

@@ -175,14 +175,14 @@ func (p *Pump) schedule(c *claim, reply *dispatch.ClaimReply, last uint64) {
 	if o.wait = reply.Wait; o.err == nil {
 		o.backoff, o.retryAt = 0, time.Time{}
 	}
-	served, fills := 0, 0
+	served, filled := 0, 0
 	for i, w := range waiters {
 		switch {
 		case w.finished:
 		case len(reply.Grants[i]) > 0 || reply.Used[i]:
 			served++
-		case len(w.grants) > 0: // nothing fits that has enough
-			fills++
+		case len(w.grants) > 0: // its bytes are used up: that is no stall
+			filled++
 		}
 	}
 	open, next := opens(o, reply, served, len(waiters))
@@ -200,7 +200,7 @@ func (p *Pump) schedule(c *claim, reply *dispatch.ClaimReply, last uint64) {
 		if o.limit = max(served, 1); open && served == len(waiters) {
 			o.limit = min(2*served, bounds.MaxClaimTurns) // with a delay each fetch takes a turn
 		}
-		o.pace(open, reply.More, served+fills)
+		o.pace(open, reply.More, served+filled)
 	}
 	if o.until.After(began) {
 		o.asked = max(o.asked, last)
@@ -220,7 +220,7 @@ func opens(o *outlet, reply *dispatch.ClaimReply, served, waiters int) (open boo
 	return open || !next.IsZero() && !next.After(reply.Now), next
 }
 
-// granted takes what a waiter was granted by a claim, which is its answer if no other shard has something for it now.
+// granted takes what a waiter was granted by a claim, and answers it if it can get no more.
 func (p *Pump) granted(w *waiter, c *claim, want int, grants []dispatch.Grant) {
 	if len(w.grants) == 0 {
 		w.grants, w.call, w.began = grants, c.wants[want].Call, c.began
