@@ -108,6 +108,18 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 			err = errors.Join(err, fmt.Errorf("close the sink: %w", closeErr))
 		}
 	}()
+	var kept *checkedSink
+	if o.web.Sink != nil {
+		kept = &checkedSink{Sink: o.web.Sink}
+		o.web.Sink = kept
+	}
+	if o.http != "" {
+		end, err := serveHTTP(cmd.Context(), o.http, k, kept, log)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	pages, err := web.New(o.web)
 	if err != nil {
 		return cli.Usagef("%w", fieldsAsFlags(err))
@@ -145,6 +157,7 @@ type collectOptions struct {
 	sink       sinkOptions
 	status     time.Duration
 	untilEOF   bool
+	http       string
 }
 
 // register gives the command its flags, by what they are about.
@@ -203,6 +216,7 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 
 	flags = group("Seeing it run")
 	flags.DurationVar(&o.status, "status", 30*time.Second, "how often to log progress; 0: never")
+	flags.StringVar(&o.http, "http", "", "`address` for /metrics, /healthz and /readyz, as 127.0.0.1:7090; anybody who reaches it may read them (default: none)")
 	o.log.Register(flags)
 	groupedUsage(cmd, c, groups)
 }
