@@ -212,7 +212,9 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	flags = group("Keeping pages")
 	flags.StringVar(&o.sink.out, "out", "", "`directory` for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
 	flags.StringVar(&o.sink.warc, "warc", "", "`directory` for the pages, as WARC/1.1 files")
-	flags.Int64Var(&o.sink.warcSize, "warc-size", 0, "`bytes` from which a WARC file gets no more pages (default 1 GiB)")
+	flags.Int64Var(&o.sink.rotation.MaxBytes, "file-size", 0, "`bytes` from which a file of pages gets no more (default no limit, 1 GiB with --warc)")
+	cli.SpanVar(flags, &o.sink.rotation.MaxAge, "file-age", "age from which a file of pages gets no more, as 1h (default no limit)")
+	cli.SpanVar(flags, &o.sink.rotation.Keep, "keep", "how long files and bodies are kept after their last page, as 30d (default for ever)")
 
 	flags = group("Seeing it run")
 	flags.DurationVar(&o.status, "status", 30*time.Second, "how often to log progress; 0: never")
@@ -241,23 +243,28 @@ func fieldsAsFlags(err error) error {
 		"field Timeout", "--fetch-timeout", "field MaxBytes", "--max-bytes", "field MaxRatio", "--max-ratio",
 		"field MaxLinks", "--max-links", "field MaxListed", "--max-listed", "field MaxDepth", "--max-depth", "field MaxURLBytes", "--max-url-bytes",
 		"field MaxCrawlDelay", "--max-crawl-delay", "field Sitemaps", "--sitemaps", "IgnoreRobots", "--ignore-robots",
-		"field MaxFileBytes", "--warc-size", "field CollectorID", "--id")
+		"field MaxFileBytes", "--file-size", "field MaxFileAge", "--file-age", "field Keep", "--keep", "field CollectorID", "--id")
 }
 
 // sinkOptions are the flags that say where a collector keeps its pages.
 type sinkOptions struct {
 	out      string
 	warc     string
-	warcSize int64
+	rotation web.Rotation
 }
 
 // open gives the handler a sink, if one is wanted. The sink is to be closed when the collector has stopped.
 func (o *sinkOptions) open(collectorID string, handler *web.Config) (io.Closer, error) {
+	if err := o.rotation.Validate(); err != nil {
+		return nil, cli.Usagef("%w", cli.Rename(err, "field MaxBytes", "--file-size", "field MaxAge", "--file-age", "field Keep", "--keep"))
+	}
 	switch {
+	case o.out == "" && o.warc == "" && o.rotation != (web.Rotation{}):
+		return nil, cli.Usagef("--file-size, --file-age and --keep: they need --out or --warc")
 	case o.out != "" && o.warc != "":
 		return nil, cli.Usagef("--out %q and --warc %q: say one of them", o.out, o.warc)
 	case o.out != "":
-		sink, err := web.NewDirSink(o.out, collectorID)
+		sink, err := web.NewDirSink(o.out, collectorID, o.rotation)
 		if err != nil {
 			return nil, fmt.Errorf("--out: %w", err)
 		}
@@ -265,7 +272,7 @@ func (o *sinkOptions) open(collectorID string, handler *web.Config) (io.Closer, 
 		return sink, nil
 	case o.warc != "":
 		cfg := warc.Config{
-			Dir: o.warc, CollectorID: collectorID, MaxFileBytes: o.warcSize, Software: "waggle " + cli.Version(), Operator: handler.Contact,
+			Dir: o.warc, CollectorID: collectorID, MaxFileBytes: o.rotation.MaxBytes, MaxFileAge: o.rotation.MaxAge, Keep: o.rotation.Keep, Software: "waggle " + cli.Version(), Operator: handler.Contact,
 		}
 		if err := cfg.Validate(); err != nil {
 			return nil, cli.Usagef("--warc: %w", fieldsAsFlags(err))

@@ -38,6 +38,12 @@ func (s *checkedSink) Put(ctx context.Context, page web.Page, content web.Conten
 	return err
 }
 
+// Has implements [web.Expiring].
+func (s *checkedSink) Has(digest string) bool {
+	expiring, expires := s.Sink.(web.Expiring)
+	return !expires || expiring.Has(digest)
+}
+
 func (s *checkedSink) problem() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
