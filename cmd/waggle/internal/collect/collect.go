@@ -99,6 +99,7 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 	if err != nil {
 		return fieldsAsFlags(o.connection.FlagNames(err))
 	}
+	o.sink.send.Logger, o.sink.send.Stderr = log, cmd.ErrOrStderr()
 	sink, err := o.sink.open(o.collector.ID, &o.web)
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 	log.Info("collector takes tasks", zap.String("id", o.collector.ID), zap.Strings("servers", o.collector.Targets),
 		zap.Strings("pools", o.collector.Pools), zap.Int("slots", o.collector.Slots))
 	if o.web.Sink == nil {
-		log.Info("no page is kept: neither --out nor --warc is given")
+		log.Info("no page is kept: neither --out, --warc, --send-command nor --send-url is given")
 	}
 	return p.watch(ctx, func(ctx context.Context) error { return k.Run(ctx, p.tally.counting(pages)) })
 }
@@ -212,6 +213,8 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	flags = group("Keeping pages")
 	flags.StringVar(&o.sink.out, "out", "", "`directory` for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
 	flags.StringVar(&o.sink.warc, "warc", "", "`directory` for the pages, as WARC/1.1 files")
+	flags.StringVar(&o.sink.send.Command, "send-command", "", "shell `command` that gets the pages on standard input, once for each batch: a line of JSON a page, the body in base64")
+	urlVar(flags, &o.sink.send.URL, "send-url", "`URL` that gets batches of pages by POST, as the lines of --send-command")
 	flags.Int64Var(&o.sink.rotation.MaxBytes, "file-size", 0, "`bytes` from which a file of pages gets no more (default no limit, 1 GiB with --warc)")
 	cli.SpanVar(flags, &o.sink.rotation.MaxAge, "file-age", "age from which a file of pages gets no more, as 1h (default no limit)")
 	cli.SpanVar(flags, &o.sink.rotation.Keep, "keep", "how long files and bodies are kept after their last page, as 30d (default for ever)")
@@ -251,6 +254,7 @@ type sinkOptions struct {
 	out      string
 	warc     string
 	rotation web.Rotation
+	send     web.SendConfig
 }
 
 // open gives the handler a sink, if one is wanted. The sink is to be closed when the collector has stopped.
@@ -258,11 +262,21 @@ func (o *sinkOptions) open(collectorID string, handler *web.Config) (io.Closer, 
 	if err := o.rotation.Validate(); err != nil {
 		return nil, cli.Usagef("%w", cli.Rename(err, "field MaxBytes", "--file-size", "field MaxAge", "--file-age", "field Keep", "--keep"))
 	}
+	sends := o.send.Command != "" || o.send.URL != nil
 	switch {
 	case o.out == "" && o.warc == "" && o.rotation != (web.Rotation{}):
 		return nil, cli.Usagef("--file-size, --file-age and --keep: they need --out or --warc")
 	case o.out != "" && o.warc != "":
 		return nil, cli.Usagef("--out %q and --warc %q: say one of them", o.out, o.warc)
+	case sends && (o.out != "" || o.warc != "" || o.send.Command != "" && o.send.URL != nil):
+		return nil, cli.Usagef("--out, --warc, --send-command and --send-url: say one of them")
+	case sends:
+		sink, err := web.NewSendSink(o.send)
+		if err != nil {
+			return nil, cli.Usagef("%w", cli.Rename(err, "send config: ", "", "field Command", "--send-command", "field URL", "--send-url"))
+		}
+		handler.Sink = sink
+		return sink, nil
 	case o.out != "":
 		sink, err := web.NewDirSink(o.out, collectorID, o.rotation)
 		if err != nil {

@@ -44,7 +44,11 @@ func (s *checkedSink) Has(digest string) bool {
 	return !expires || expiring.Has(digest)
 }
 
+// problem is why no page could be kept last.
 func (s *checkedSink) problem() error {
+	if sending, ok := s.Sink.(*web.SendSink); ok {
+		return sending.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
