@@ -140,7 +140,9 @@ func TestTraces(t *testing.T) {
 	chain := []struct{ service, name string }{ // each the child of the one before
 		{"submitter", submitted}, {"other", submitted}, {"owner", submitted}, {"owner", "grant default"}, {"collector", "process default"}, {"owner", "report"},
 	}
-	until(t, startLimit, "the report's span has come", func() bool { return spans.find("owner", "report") != nil && spans.find("collector", "process default") != nil })
+	until(t, startLimit, "the report's span has come", func() bool {
+		return spans.find("owner", "report") != nil && spans.find("collector", "process default") != nil
+	})
 	var parent *tracepb.Span
 	for _, link := range chain {
 		until(t, startLimit, link.name+" of "+link.service+" has come", func() bool { return spans.find(link.service, link.name) != nil })

@@ -25,7 +25,7 @@ type NewTask struct {
 	Due                             time.Time // zero: now
 	Metadata                        map[string]string
 	Payload                         []byte
-	Traceparent                     string // W3C trace context of the call that submits it; empty: it is not sampled
+	Traceparent                     string            // W3C trace context of the call that submits it; empty: it is not sampled
 	IfExists                        dispatch.IfExists // Keep, Sooner or Again
 }
 
