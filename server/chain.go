@@ -49,6 +49,8 @@ import (
 //  9. The sources, pools and collector id of the request are within the caller's grants (within). It takes the store to know.
 //  10. What an operator changes is recorded (audited).
 //
+// The span of a call, if it has one, holds all of these (tracer).
+//
 // The handler's context ends a little ahead of the caller's deadline, so that its answer is there in time (inTime).
 //
 // 4 to 7 are one interceptor: of several, each call would take an object for each.
