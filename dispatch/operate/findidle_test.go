@@ -33,9 +33,9 @@ func TestOperator_Findings_deaf(t *testing.T) {
 		each   func(w *world)                  // with each beat
 		deaf   bool
 	}{
-		"it only beats":            {slots: 2, deaf: true},
-		"a slot is free": {slots: 2, deaf: true, before: func(w *world) []dispatch.Grant { return w.HoldTasks("c1", 1) }},
-		"all its slots are busy":   {slots: 2, before: func(w *world) []dispatch.Grant { return w.HoldTasks("c1", 2) }},
+		"it only beats":          {slots: 2, deaf: true},
+		"a slot is free":         {slots: 2, deaf: true, before: func(w *world) []dispatch.Grant { return w.HoldTasks("c1", 1) }},
+		"all its slots are busy": {slots: 2, before: func(w *world) []dispatch.Grant { return w.HoldTasks("c1", 2) }},
 		"a hold stops it": {slots: 2, before: func(w *world) []dispatch.Grant {
 			w.SetHold(dispatch.HoldTarget{Collector: "c1"}, time.Time{})
 			return nil
