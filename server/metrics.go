@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,6 +150,7 @@ type storeCollector struct {
 	gauges    []gauge
 	up        *prometheus.Desc
 	streams   *prometheus.Desc
+	findings  *prometheus.Desc
 	open      func() int64
 
 	mu   sync.Mutex // guards the rest
@@ -161,6 +163,8 @@ func newStoreCollector(interval time.Duration, streams func() int64) *storeColle
 		interval: interval, open: streams,
 		up:      prometheus.NewDesc("waggle_store_up", "1 when the store could be counted.", nil, nil),
 		streams: prometheus.NewDesc("waggle_heartbeat_streams", "Heartbeat streams open here.", nil, nil),
+		findings: prometheus.NewDesc("waggle_findings",
+			"Things that findings are about, by kind, as of the last look of the store's owner, every 10 s; 0: there is no finding of the kind.", []string{"kind"}, nil),
 	}
 	c.gauges = storeGauges()
 	return c
@@ -205,6 +209,7 @@ func storeGauges() []gauge {
 func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.up
 	ch <- c.streams
+	ch <- c.findings
 	for _, g := range c.gauges {
 		ch <- g.desc
 	}
@@ -217,6 +222,9 @@ func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	var o *operate.Overview
 	if from := c.o.Load(); from != nil {
 		o = c.overview(from)
+		for kind, count := range from.FindingCounts() {
+			ch <- prometheus.MustNewConstMetric(c.findings, prometheus.GaugeValue, float64(count), strings.ToLower(string(kind)))
+		}
 	}
 	if !c.elsewhere.Load() {
 		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, oneIf(o != nil))
