@@ -16,6 +16,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/server/internal/relay"
+	"github.com/waggle-crawl/waggle/server/notify"
 )
 
 // Metrics are what /metrics shows: of the calls, of the dispatcher, of the store. It is an [engine.Observer], for
@@ -34,6 +35,7 @@ type Metrics struct {
 	owner     *ownerCollector
 	passed    *prometheus.CounterVec
 	ownerWait prometheus.Histogram
+	notices   *prometheus.CounterVec
 }
 
 var _ engine.Observer = (*Metrics)(nil)
@@ -68,6 +70,11 @@ func NewMetrics() *Metrics {
 		ownerWait: prometheus.NewHistogram(histogram("waggle_owner_wait_seconds",
 			"Time that calls waited while ownership of the store moved; those that did not wait are not counted.", .01, .05, .2, 1, 2, 5)),
 	}
+	m.notices = prometheus.NewCounterVec(counter("waggle_notices_total",
+		"Messages of findings that this dispatcher posted, by result: sent, failed (and sent again), dropped."), []string{"result"})
+	for _, result := range []notify.Result{notify.Sent, notify.Failed, notify.Dropped} {
+		m.notices.WithLabelValues(string(result))
+	}
 	for _, result := range []string{"granted", "empty", "failed"} {
 		m.claims.WithLabelValues(result) // from the start, with 0
 	}
@@ -82,7 +89,7 @@ func NewMetrics() *Metrics {
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.calls.started, m.calls.handled, m.calls.received, m.calls.sent, m.calls.took,
-		m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait,
+		m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait, m.notices,
 	)
 	return m
 }
@@ -113,6 +120,9 @@ func (m *Metrics) GaveBack(tasks int) { m.gaveBack.Add(float64(tasks)) }
 
 // Requeued notes how late a lease that ran out was ended (P5).
 func (m *Metrics) Requeued(lag time.Duration) { m.requeue.Observe(lag.Seconds()) }
+
+// Noticed counts what became of a message of a finding.
+func (m *Metrics) Noticed(result notify.Result) { m.notices.WithLabelValues(string(result)).Inc() }
 
 // passedOn counts a call that was passed on.
 func (m *Metrics) passedOn(class relay.Class, err error) {

@@ -442,6 +442,11 @@ func (s *faultyStore) AppendAudit(ctx context.Context, entry dispatch.AuditEntry
 	return s.do(ctx, Call{name: "AppendAudit"}, func() error { return s.Store.AppendAudit(ctx, entry) })
 }
 
+// PutNotice calls the store through the faults.
+func (s *faultyStore) PutNotice(ctx context.Context, name string, record []byte) error {
+	return s.do(ctx, Call{name: "PutNotice"}, func() error { return s.Store.PutNotice(ctx, name, record) })
+}
+
 // AuditEntries calls the store through the faults.
 func (s *faultyStore) AuditEntries(ctx context.Context, by, before string, limit int) (entries []dispatch.AuditEntry, next string, err error) {
 	_, err = through(ctx, s, Call{name: "AuditEntries", Limit: limit}, func() ([]dispatch.AuditEntry, error) {

@@ -19,7 +19,7 @@ const (
 // findingWatch is what the owner knows of findings from look to look. Only the chore uses it, but for what is atomic.
 type findingWatch struct {
 	counts atomic.Pointer[map[FindingKind]int]
-	heed   func(*Findings) // nil: nobody wants them
+	heed   atomic.Pointer[func(*Findings)] // nil: nobody wants them
 
 	after string // the last source that was looked at
 	pass  *look  // over the sources, under way; nil: none
@@ -34,8 +34,8 @@ func (o *Operator) FindingCounts() map[FindingKind]int {
 	return countFindings(nil)
 }
 
-// HeedFindings has heed called with the findings of each look, by the chores; it must not block. Call it before these run.
-func (o *Operator) HeedFindings(heed func(*Findings)) { o.watch.heed = heed }
+// HeedFindings has heed called with the findings of each look from now on; it must not block, and not change them.
+func (o *Operator) HeedFindings(heed func(*Findings)) { o.watch.heed.Store(&heed) }
 
 func countFindings(found []Finding) map[FindingKind]int {
 	counts := make(map[FindingKind]int)
@@ -58,8 +58,8 @@ func (o *Operator) lookForFindings(ctx context.Context) error {
 	}
 	counts := countFindings(found.All)
 	o.watch.counts.Store(&counts)
-	if o.watch.heed != nil {
-		o.watch.heed(found)
+	if heed := o.watch.heed.Load(); heed != nil {
+		(*heed)(found)
 	}
 	return nil
 }
