@@ -80,16 +80,27 @@ func (r *receiver) answers(status int) {
 	r.status = status
 }
 
-// took are the types of the messages that were taken, with the names in them.
-func (r *receiver) took() string {
-	synctest.Wait() // a message may be on its way
+// messages are those that were taken.
+func (r *receiver) messages() []received {
+	synctest.Wait() // one may be on its way
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return slices.Clone(r.all)
+}
+
+// took are the types of the messages that were taken, with the names in them.
+func (r *receiver) took() string {
 	var all []string
-	for _, m := range r.all {
+	for _, m := range r.messages() {
 		all = append(all, strings.TrimPrefix(m.Type, "finding.")+" "+strings.Join(m.Data.Names, ","))
 	}
 	return strings.Join(all, "; ")
+}
+
+func (r *receiver) refused() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tries
 }
 
 func (r *receiver) count(of notify.Result) int {
@@ -166,7 +177,7 @@ func TestNotifier_Run(t *testing.T) {
 		if got := r.took(); got != "began pool a; began pool b" {
 			t.Fatalf("told: %s", got)
 		}
-		first := r.all[0]
+		first := r.messages()[0]
 		if after := first.when.Sub(begun); after < 30*time.Second || after > 55*time.Second {
 			t.Errorf("told after %v", after)
 		}
@@ -180,7 +191,7 @@ func TestNotifier_Run(t *testing.T) {
 		if got := r.took(); got != "began pool a; began pool b; ended pool a" {
 			t.Fatalf("told: %s", got)
 		}
-		last := r.all[2]
+		last := r.messages()[2]
 		if after := last.when.Sub(ended); after < time.Minute || after > 85*time.Second {
 			t.Errorf("told after %v", after)
 		}
@@ -206,22 +217,22 @@ func TestNotifier_Run_many(t *testing.T) {
 		}
 		hold(w, pools...)
 		time.Sleep(5 * time.Minute)
-		if len(r.all) != 2 || r.all[1].Data.Count != 15 || len(r.all[1].Data.Names) != 10 {
-			t.Fatalf("told: %+v", r.all)
+		if len(r.messages()) != 2 || r.messages()[1].Data.Count != 15 || len(r.messages()[1].Data.Names) != 10 {
+			t.Fatalf("told: %+v", r.messages())
 		}
 		lift(w, pools[:9]...) // six are left
 		time.Sleep(5 * time.Minute)
-		if len(r.all) != 2 {
+		if len(r.messages()) != 2 {
 			t.Fatalf("told: %s", r.took())
 		}
 		lift(w, pools[9:]...)
 		time.Sleep(5 * time.Minute)
-		if len(r.all) != 3 || r.all[2].Type != "finding.ended" || r.all[2].Data.ID != r.all[1].Data.ID {
+		if len(r.messages()) != 3 || r.messages()[2].Type != "finding.ended" || r.messages()[2].Data.ID != r.messages()[1].Data.ID {
 			t.Fatalf("told: %s", r.took())
 		}
 		lift(w, "a")
 		time.Sleep(5 * time.Minute)
-		if len(r.all) != 4 || r.all[3].Data.ID != r.all[0].Data.ID {
+		if len(r.messages()) != 4 || r.messages()[3].Data.ID != r.messages()[0].Data.ID {
 			t.Fatalf("told: %s", r.took())
 		}
 	})
@@ -261,8 +272,8 @@ func TestNotifier_Run_away(t *testing.T) {
 				if n := r.count(notify.Dropped); n != test.dropped {
 					t.Errorf("%d dropped, want %d", n, test.dropped)
 				}
-				if wanted := test.status != 410 && test.status != 200; (r.count(notify.Failed) > 0) != wanted || r.tries > 700 {
-					t.Errorf("%d of %d tries failed", r.count(notify.Failed), r.tries)
+				if wanted := test.status != 410 && test.status != 200; (r.count(notify.Failed) > 0) != wanted || r.refused() > 700 {
+					t.Errorf("%d of %d tries failed", r.count(notify.Failed), r.refused())
 				}
 				kept, err := w.Store.Notices(t.Context())
 				if err != nil || test.status != 410 && slices.ContainsFunc(slices.Collect(maps.Keys(kept)), isHeld) {
@@ -296,7 +307,7 @@ func TestNotifier_Run_takeover(t *testing.T) {
 		}
 		lift(w, "a")
 		time.Sleep(10 * time.Minute)
-		if got := second.took(); got != "began pool b; ended pool a" || second.all[1].Data.ID != first.all[0].Data.ID {
+		if got := second.took(); got != "began pool b; ended pool a" || second.messages()[1].Data.ID != first.messages()[0].Data.ID {
 			t.Fatalf("the second told: %s", got)
 		}
 		stop()
@@ -305,7 +316,7 @@ func TestNotifier_Run_takeover(t *testing.T) {
 		stop = third.runs(w.O[0], "d0")
 		time.Sleep(10 * time.Minute)
 		stop()
-		if got := third.took(); got != "ended pool b" || third.all[0].Data.ID != second.all[0].Data.ID {
+		if got := third.took(); got != "ended pool b" || third.messages()[0].Data.ID != second.messages()[0].Data.ID {
 			t.Fatalf("the third told: %s", got)
 		}
 	})
