@@ -5,6 +5,7 @@ package notify
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,8 +14,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"encoding/json"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
