@@ -28,6 +28,16 @@ type AuditEntry struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// NoticeLog keeps what operators were told of findings, for the next owner of the store. It does not look into the records.
+type NoticeLog interface {
+	// Notices are all, by name.
+	Notices(ctx context.Context) (map[string][]byte, error)
+	// PutNotice keeps the record of a notice, or removes it if the record is empty. A full store takes it, too. Fails with ErrInvalid
+	// if name or record are over [bounds.MaxNoticeName] or [bounds.MaxNoticeBytes], name is empty, or there would be more than
+	// [bounds.MaxNotices].
+	PutNotice(ctx context.Context, name string, record []byte) error
+}
+
 // AuditLog keeps what operators changed.
 type AuditLog interface {
 	// AppendAudit adds an entry, and removes the oldest ones beyond [bounds.MaxAuditEntries]. ID and Time of the entry

@@ -37,6 +37,7 @@ type Store interface {
 	Collectors
 	Holds
 	AuditLog
+	NoticeLog
 	Portable
 
 	// Shards is fixed when the store is first used.

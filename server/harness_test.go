@@ -188,14 +188,15 @@ func (f *faults) Tasks(ctx context.Context, ids []dispatch.TaskID, details bool)
 
 // bed is a server on a memory store, with clients connected to it.
 type bed struct {
-	store  *faults
-	server *server.Server
-	logs   *observer.ObservedLogs
-	shown  *server.Metrics
-	dial   func(context.Context, string) (net.Conn, error)
-	http   net.Listener // nil: gRPC only
-	conn   *grpc.ClientConn
-	by     grpc.ClientConnInterface // of the clients below
+	store    *faults
+	server   *server.Server
+	operator *operate.Operator
+	logs     *observer.ObservedLogs
+	shown    *server.Metrics
+	dial     func(context.Context, string) (net.Conn, error)
+	http     net.Listener // nil: gRPC only
+	conn     *grpc.ClientConn
+	by       grpc.ClientConnInterface // of the clients below
 
 	dispatch pb.DispatchServiceClient
 	tasks    pb.TaskServiceClient
@@ -238,7 +239,8 @@ func newBedOn(t testing.TB, store *faults, id string, cfg server.Config) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.server, err = server.New(cfg, operate.New(d), zap.New(core)); err != nil {
+	b.operator = operate.New(d)
+	if b.server, err = server.New(cfg, b.operator, zap.New(core)); err != nil {
 		t.Fatal(err)
 	}
 	if cfg.HTTP != "" && cfg.HTTP != server.Off {
@@ -259,7 +261,7 @@ func (b *bed) run(t testing.TB, d *engine.Dispatcher) {
 	serving, stop := context.WithCancel(background)
 	ran, stopped := make(chan error, 1), make(chan error, 1)
 	listener := bufconn.Listen(1 << 20)
-	go func() { ran <- d.Run(loops, operate.New(d).Chores()...) }()
+	go func() { ran <- d.Run(loops, cmp.Or(b.operator, operate.New(d)).Chores()...) }()
 	go func() { stopped <- b.server.RunOn(serving, listener, b.http); close(stopped) }()
 	b.stop, b.stopped = stop, stopped
 	b.dial = func(context.Context, string) (net.Conn, error) { return listener.DialContext(background) }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/server/internal/relay"
+	"github.com/waggle-crawl/waggle/server/notify"
 )
 
 // Metrics are what /metrics shows: of the calls, of the dispatcher, of the store. It is an [engine.Observer], for
@@ -33,6 +35,7 @@ type Metrics struct {
 	owner     *ownerCollector
 	passed    *prometheus.CounterVec
 	ownerWait prometheus.Histogram
+	notices   *prometheus.CounterVec
 }
 
 var _ engine.Observer = (*Metrics)(nil)
@@ -67,6 +70,11 @@ func NewMetrics() *Metrics {
 		ownerWait: prometheus.NewHistogram(histogram("waggle_owner_wait_seconds",
 			"Time that calls waited while ownership of the store moved; those that did not wait are not counted.", .01, .05, .2, 1, 2, 5)),
 	}
+	m.notices = prometheus.NewCounterVec(counter("waggle_notices_total",
+		"Messages of findings that this dispatcher posted, by result: sent, failed (and sent again), dropped."), []string{"result"})
+	for _, result := range []notify.Result{notify.Sent, notify.Failed, notify.Dropped} {
+		m.notices.WithLabelValues(string(result))
+	}
 	for _, result := range []string{"granted", "empty", "failed"} {
 		m.claims.WithLabelValues(result) // from the start, with 0
 	}
@@ -81,7 +89,7 @@ func NewMetrics() *Metrics {
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.calls.started, m.calls.handled, m.calls.received, m.calls.sent, m.calls.took,
-		m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait,
+		m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait, m.notices,
 	)
 	return m
 }
@@ -112,6 +120,9 @@ func (m *Metrics) GaveBack(tasks int) { m.gaveBack.Add(float64(tasks)) }
 
 // Requeued notes how late a lease that ran out was ended (P5).
 func (m *Metrics) Requeued(lag time.Duration) { m.requeue.Observe(lag.Seconds()) }
+
+// Noticed counts what became of a message of a finding.
+func (m *Metrics) Noticed(result notify.Result) { m.notices.WithLabelValues(string(result)).Inc() }
 
 // passedOn counts a call that was passed on.
 func (m *Metrics) passedOn(class relay.Class, err error) {
@@ -149,6 +160,7 @@ type storeCollector struct {
 	gauges    []gauge
 	up        *prometheus.Desc
 	streams   *prometheus.Desc
+	findings  *prometheus.Desc
 	open      func() int64
 
 	mu   sync.Mutex // guards the rest
@@ -161,6 +173,8 @@ func newStoreCollector(interval time.Duration, streams func() int64) *storeColle
 		interval: interval, open: streams,
 		up:      prometheus.NewDesc("waggle_store_up", "1 when the store could be counted.", nil, nil),
 		streams: prometheus.NewDesc("waggle_heartbeat_streams", "Heartbeat streams open here.", nil, nil),
+		findings: prometheus.NewDesc("waggle_findings",
+			"Things that findings are about, by kind, as of the last look of the store's owner, every 10 s; 0: there is no finding of the kind.", []string{"kind"}, nil),
 	}
 	c.gauges = storeGauges()
 	return c
@@ -205,6 +219,7 @@ func storeGauges() []gauge {
 func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.up
 	ch <- c.streams
+	ch <- c.findings
 	for _, g := range c.gauges {
 		ch <- g.desc
 	}
@@ -217,6 +232,9 @@ func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	var o *operate.Overview
 	if from := c.o.Load(); from != nil {
 		o = c.overview(from)
+		for kind, count := range from.FindingCounts() {
+			ch <- prometheus.MustNewConstMetric(c.findings, prometheus.GaugeValue, float64(count), strings.ToLower(string(kind)))
+		}
 	}
 	if !c.elsewhere.Load() {
 		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, oneIf(o != nil))

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 )
@@ -163,14 +164,15 @@ func TestMetrics_scrapes(t *testing.T) {
 		b := newBed(t, server.Config{StatsInterval: 5 * time.Second})
 		counts := 0
 		b.store.breakCall("Stats", func() error { counts++; return nil })
-		for want := 1; want <= 3; want++ {
+		for range 3 {
+			before := counts // the dispatcher counts it too, for findings
 			for range 10 {
 				if shown(t, b.shown)["waggle_store_up"] != 1 {
 					t.Fatal("the store is shown as away")
 				}
 			}
-			if counts != want {
-				t.Errorf("the store was counted %d times in %d intervals", counts, want)
+			if n := counts - before; n != 1 {
+				t.Errorf("the store was counted %d times in an interval", n)
 			}
 			time.Sleep(5 * time.Second) // virtual
 		}
@@ -255,6 +257,40 @@ func TestMetrics_calls(t *testing.T) {
 			if value, ok := got[name]; !ok || value != want.value {
 				t.Errorf("%s is %v (there: %t), want %v", name, value, ok, want.value)
 			}
+		}
+	})
+}
+
+// Each kind of finding has its number of things from the start, which follows the findings.
+func TestMetrics_findings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, server.Config{})
+		got := shown(t, b.shown)
+		for _, kind := range operate.FindingKinds() {
+			if value, ok := got["waggle_findings{kind="+strings.ToLower(string(kind))+"}"]; !ok || value != 0 {
+				t.Errorf("at first %s is %v (there: %t)", kind, value, ok)
+			}
+		}
+		for _, pool := range []string{"a", "b"} {
+			if _, err := b.holds.SetHolds(t.Context(), &pb.SetHoldsRequest{Targets: []*pb.HoldTarget{{Pool: pool}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(11 * time.Second)
+		if n := shown(t, b.shown)["waggle_findings{kind=held}"]; n != 2 {
+			t.Errorf("%v are held, want 2", n)
+		}
+		if _, err := b.holds.LiftHolds(t.Context(), &pb.LiftHoldsRequest{Targets: []*pb.HoldTarget{{Pool: "a"}}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Second)
+		if n := shown(t, b.shown)["waggle_findings{kind=held}"]; n != 1 {
+			t.Errorf("%v are held, want 1", n)
+		}
+		b.server.Detach()
+		if _, there := shown(t, b.shown)["waggle_findings{kind=held}"]; there {
+			t.Error("a dispatcher that is no owner shows findings")
 		}
 	})
 }

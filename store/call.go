@@ -79,7 +79,7 @@ func (c *clock) durable(ctx context.Context, all ...seen) error {
 
 func (c *clock) millis() int64 { return c.now().UnixMilli() }
 
-// part is what one mutex guards: a shard, the sources, the collectors, or bindings and the audit log.
+// part is what one mutex guards: a shard, the sources, the collectors, or bindings, the audit log and notices.
 type part struct {
 	clock *clock
 

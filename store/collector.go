@@ -365,7 +365,7 @@ func (b *collectorBook) forget(ids []string, before int64, limit int) (forgotten
 // endedBindings is how many bindings that have ended are removed with each new one.
 const endedBindings = 2
 
-// accessBook keeps which identities collector ids belong to, and what operators changed.
+// accessBook keeps which identities collector ids belong to, what operators changed, and what they were told.
 type accessBook struct {
 	part // its mutex guards what follows
 
@@ -373,6 +373,8 @@ type accessBook struct {
 	ends     sorted.Set[*binding]
 
 	audit []*auditEntry // the oldest first; they are not changed
+
+	notices map[string][]byte // by name; the records are not changed
 }
 
 // binding is a collector id that belongs to an identity. It is replaced, not changed, but for unkept.

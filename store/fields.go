@@ -89,6 +89,11 @@ func bindingFields(c *codec.Codec, b *binding) {
 	codec.Int(c, 3, &b.until)
 }
 
+func noticeFields(c *codec.Codec, name *string, record *[]byte) {
+	codec.Text(c, 1, name)
+	c.Bytes(2, record)
+}
+
 func auditFields(c *codec.Codec, a *auditEntry) {
 	codec.Uint(c, 1, &a.number)
 	codec.Int(c, 2, &a.time)

@@ -142,6 +142,7 @@ func (s *Store) clearBooks() {
 	s.kept, s.pending, s.sourceBook.held = btree.Map[string, *keptSource]{}, btree.Set[string]{}, btree.Set[string]{}
 	s.collectors.byID, s.collectors.seen = btree.Map[string, *collector]{}, sorted.Set[*collector]{}
 	s.access.bindings, s.access.ends, s.access.audit = btree.Map[string, *binding]{}, sorted.Set[*binding]{}, nil
+	s.access.notices = make(map[string][]byte)
 }
 
 // place puts a shard that was loaded in the place of what there was. What it changes by that is in its next group; should that not come,

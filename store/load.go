@@ -206,7 +206,7 @@ func (l *Loader) item(kind codec.Kind, shard int, fields []byte) error {
 	switch kind &^= codec.Removed; {
 	case kind == codec.LockItem: // it follows from the task
 		return nil
-	case kind < codec.Shard:
+	case kind.OfStore():
 		l.ofStore(kind, removed, c)
 	case shard >= len(l.shards) || l.shards[shard] == nil:
 		return fmt.Errorf("there are %d shards, or it is loaded with another one", len(l.shards))
@@ -265,6 +265,13 @@ func (l *Loader) ofStore(kind codec.Kind, removed bool, c *codec.Codec) {
 		a := new(auditEntry)
 		if auditFields(c, a); !removed { // else it was the oldest, which went when the newest came
 			s.access.add(a)
+		}
+	case codec.Notice:
+		var record []byte
+		if removed {
+			delete(s.access.notices, name)
+		} else if noticeFields(c, &name, &record); true {
+			s.access.notices[name] = record
 		}
 	default:
 		c.Failf("there is no such kind")

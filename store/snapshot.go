@@ -195,6 +195,12 @@ func (s *Store) writeBooks(f *frozen, next *piece) {
 			return
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(f.notices)) {
+		next.out = appendNotice(next.out, name, f.notices[name])
+		if next.flush(s.pages.bytes) != nil {
+			return
+		}
+	}
 	for after, more := "", true; more && next.flush(s.pages.bytes) == nil; {
 		next.out, after, more = s.collectors.page(next.out, after, s.pages.items)
 	}
@@ -211,6 +217,7 @@ type frozen struct {
 	sources  *btree.Map[string, *keptSource]
 	bindings *btree.Map[string, *binding]
 	audit    []*auditEntry
+	notices  map[string][]byte
 }
 
 // freeze begins a snapshot.
@@ -266,6 +273,7 @@ func (s *Store) freezeBooks(f *frozen) {
 		f.head = codec.AppendItem(f.head, codec.Hold, 0, func(c *codec.Codec) { holdFields(c, &hold) })
 	}
 	f.sources, f.bindings, f.audit = s.kept.Copy(), s.access.bindings.Copy(), slices.Clone(s.access.audit)
+	f.notices = maps.Clone(s.access.notices)
 }
 
 // thaw ends a snapshot.

@@ -87,6 +87,7 @@ func newStore(shards int, config Config) (*Store, error) {
 	s.collectors.part = part{clock: &s.clock}
 	s.access.part = part{clock: &s.clock}
 	s.holds.holds = make(map[string]dispatch.Hold)
+	s.access.notices = make(map[string][]byte)
 	for i := range shards {
 		s.shards = append(s.shards, &shard{part: part{clock: &s.clock}, Shard: machine.New(i), publish: s.publish})
 		s.shards[i].Archived = s.archive != nil

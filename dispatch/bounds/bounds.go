@@ -73,6 +73,13 @@ const (
 	MaxAuditText    = 2_000  // of the value before a change, and of that after it
 )
 
+// Limits of notices of findings.
+const (
+	MaxNotices     = 1000
+	MaxNoticeName  = 512     // bytes
+	MaxNoticeBytes = 8 << 10 // of a record
+)
+
 // Limits of one call of a store. Calls with more items run as several.
 const (
 	// MaxClaimTasks that one Claim grants over all its wants.

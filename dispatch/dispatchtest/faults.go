@@ -380,6 +380,15 @@ func (s *faultyStore) SourcesByID(ctx context.Context, ids []string) ([]*dispatc
 	return through(ctx, s, s.named("SourcesByID", ids...), func() ([]*dispatch.Source, error) { return s.Store.SourcesByID(ctx, ids) })
 }
 
+// ListSources calls the store through the faults.
+func (s *faultyStore) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (found []*dispatch.Source, more bool, err error) {
+	_, err = through(ctx, s, Call{name: "ListSources", Limit: limit}, func() ([]*dispatch.Source, error) {
+		found, more, err = s.Store.ListSources(ctx, filter, after, limit)
+		return found, err
+	})
+	return found, more, err
+}
+
 // PutRule calls the store through the faults.
 func (s *faultyStore) PutRule(ctx context.Context, pattern string, rule *dispatch.QueueRule, ifVersion int64) (int64, error) {
 	return through(ctx, s, Call{name: "PutRule"}, func() (int64, error) { return s.Store.PutRule(ctx, pattern, rule, ifVersion) })
@@ -431,6 +440,11 @@ func (s *faultyStore) ReleaseCollector(ctx context.Context, collectorID string) 
 // AppendAudit calls the store through the faults.
 func (s *faultyStore) AppendAudit(ctx context.Context, entry dispatch.AuditEntry) error {
 	return s.do(ctx, Call{name: "AppendAudit"}, func() error { return s.Store.AppendAudit(ctx, entry) })
+}
+
+// PutNotice calls the store through the faults.
+func (s *faultyStore) PutNotice(ctx context.Context, name string, record []byte) error {
+	return s.do(ctx, Call{name: "PutNotice"}, func() error { return s.Store.PutNotice(ctx, name, record) })
 }
 
 // AuditEntries calls the store through the faults.

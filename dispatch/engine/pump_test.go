@@ -122,8 +122,8 @@ func TestPump_idle(t *testing.T) {
 		time.Sleep(seconds * time.Second)
 		claims, all := w.Stores[0].Count("Claim")-claims, w.Stores[0].Count("")-before
 		t.Logf("1000 parked fetches, one shard, idle: %.1f claims and %.1f calls of the store in all a second", float64(claims)/seconds, float64(all)/seconds)
-		if claims > 1.5*seconds || all > 5*seconds {
-			t.Errorf("%d claims and %d calls in %ds, want at most 1.5 and 5 a second", claims, all, seconds)
+		if claims > 1.5*seconds || all > 10*seconds { // a look for findings every 5 to 10 s makes 20 calls
+			t.Errorf("%d claims and %d calls in %ds, want at most 1.5 and 10 a second", claims, all, seconds)
 		}
 		for _, ch := range chans {
 			<-ch

@@ -7,7 +7,8 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
-// Chores are what a dispatcher does beside its sweeps for operators: it finishes what calls that were interrupted have left.
+// Chores are what a dispatcher does beside its sweeps for operators: it finishes what calls that were interrupted have left, and looks
+// for findings.
 func (o *Operator) Chores() []engine.Chore {
 	finished, forgotten := "", "" // the last source of the page that was looked at
 	return []engine.Chore{
@@ -15,6 +16,7 @@ func (o *Operator) Chores() []engine.Chore {
 			finished, more, err = o.finishSources(ctx, finished)
 			return more, err
 		}},
+		{Name: "look for findings", Every: findEvery, Do: func(ctx context.Context) (bool, error) { return false, o.lookForFindings(ctx) }},
 		{Name: "place queues by the queue rules", Every: time.Minute, Do: func(ctx context.Context) (bool, error) {
 			return false, o.syncRules(ctx)
 		}},

@@ -125,6 +125,8 @@ type look struct {
 	out      *Findings
 	prefixes []string // nil: all
 	begun    time.Time
+	limit    time.Duration // how long lists are read
+	watch    *findingWatch // nil: somebody asked
 
 	mu sync.Mutex // guards the findings while lists are read
 
@@ -142,6 +144,11 @@ type look struct {
 // sources whose ids begin with one of them, and at their leases. Of a list that takes longer it sees the first part, and has a
 // finding of that. Its error means that nothing could be read.
 func (o *Operator) Findings(ctx context.Context, prefixes []string) (*Findings, error) {
+	return o.find(ctx, prefixes, lookTime, nil)
+}
+
+// find is [Operator.Findings] within a limit, for a watch unless that is nil.
+func (o *Operator) find(ctx context.Context, prefixes []string, limit time.Duration, watch *findingWatch) (*Findings, error) {
 	begun := time.Now()
 	overview, err := o.Overview(ctx)
 	if err != nil {
@@ -153,7 +160,8 @@ func (o *Operator) Findings(ctx context.Context, prefixes []string) (*Findings, 
 		return nil, err
 	}
 	l := &look{
-		snapshot: at, out: &Findings{Now: at.now}, prefixes: shortest(prefixes), begun: begun, sources: make(map[sourceCause]*sourceCount),
+		snapshot: at, out: &Findings{Now: at.now}, prefixes: shortest(prefixes), begun: begun, limit: limit, watch: watch,
+		sources: make(map[sourceCause]*sourceCount),
 	}
 	if prefixes == nil {
 		l.findSystem(overview, took)
@@ -298,7 +306,7 @@ func (l *look) list(what string, err error) {
 	switch {
 	case err == nil:
 		return
-	case errors.Is(err, errCut) && what == "sources": // whose number the answer has
+	case errors.Is(err, errCut) && (what == "sources" || l.watch != nil): // the answer has the number of sources; a watch is in no hurry
 		return
 	case errors.Is(err, errCut):
 		text = "there are too many " + what + " to look at all of them"
@@ -318,7 +326,7 @@ func (l *look) list(what string, err error) {
 // pages reads the pages of a list until the time of a look is over, which is errCut.
 func pages[T any](l *look, page func(after string) ([]T, string, error), take func(T)) error {
 	for after, first := "", true; first || after != ""; first = false {
-		if !first && time.Since(l.begun) >= lookTime {
+		if !first && time.Since(l.begun) >= l.limit {
 			return errCut
 		}
 		found, next, err := page(after)

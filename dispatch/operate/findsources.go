@@ -26,6 +26,9 @@ type sourceCount struct {
 
 // readSources looks at the sources, and counts those with findings.
 func (l *look) readSources(ctx context.Context) error {
+	if l.watch != nil {
+		return l.watch.readSources(ctx, l)
+	}
 	prefixes := l.prefixes
 	if prefixes == nil {
 		prefixes = []string{""}

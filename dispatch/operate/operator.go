@@ -24,6 +24,7 @@ type Operator struct {
 	log     *zap.Logger
 	policy  dispatch.Policy
 	catalog *engine.Catalog
+	watch   findingWatch
 }
 
 // New makes an operator beside the dispatcher of the same process, with which it

@@ -33,6 +33,12 @@ const (
 	Run      // of a directory: it has tasks that are apart
 )
 
+// Notice is of no shard, as those before Shard are.
+const Notice Kind = 23
+
+// OfStore reports whether an item of the kind, which is not removed, is of no shard.
+func (k Kind) OfStore() bool { return k < Shard || k == Notice }
+
 // Removed is added to the kind of an item that was removed: only what names it follows.
 const Removed Kind = 0x80
 

@@ -187,6 +187,6 @@ func required() []string {
 		"claim by older holds", "cancel by a hold", "renew of a held task", "give back of a held task", "source that is gone", "source created under a gone id",
 		"step back", "step back far", "list tasks", "list queues", "list leases", "list collectors", "list sources", "stats",
 		"beat", "forget collectors", "drained",
-		"bind collector", "bind of another's collector", "release collector", "append audit", "list audit",
+		"bind collector", "bind of another's collector", "release collector", "append audit", "list audit", "put notice", "list notices",
 	}...)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// genAccess binds or releases a collector id, or writes or reads the audit log.
+// genAccess binds or releases a collector id, or writes or reads the audit log or notices.
 func (m *model) genAccess() step {
 	collector, identity := "c"+strconv.Itoa(m.access.IntN(3)), "token:"+strconv.Itoa(m.access.IntN(2))
-	switch m.access.IntN(5) {
+	switch m.access.IntN(7) {
 	case 0, 1:
 		return step{
 			name: "bind collector", text: collector + " " + identity,
@@ -35,6 +35,9 @@ func (m *model) genAccess() step {
 			name: "append audit", text: identity,
 			do: func(i *Instance) (any, error) { return nil, i.Store.AppendAudit(m.ctx, entry) },
 		}
+	}
+	if m.access.IntN(2) == 0 {
+		return m.genNotice()
 	}
 	by, limit := identity, 1+m.access.IntN(20)
 	if limit%2 == 0 {

@@ -58,6 +58,7 @@ func topics() []topic {
 		{"Collectors", collectorCases()},
 		{"Bindings", bindingCases()},
 		{"Audit", auditCases()},
+		{"Notices", noticeCases()},
 		{"Hints", hintCases()},
 		{"Stats", statsCases()},
 	}

@@ -76,7 +76,7 @@ func (r *rewriting) piece(ctx context.Context, items []byte) error {
 		if !ok {
 			return errCut
 		}
-		if items = rest; kind >= codec.Shard && shard != r.number { // as of a snapshot of all
+		if items = rest; !kind.OfStore() && shard != r.number { // as of a snapshot of all
 			continue
 		}
 		if err := r.group.add(kind, fields); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/engine"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	"github.com/waggle-crawl/waggle/server"
+	"github.com/waggle-crawl/waggle/server/notify"
 	"github.com/waggle-crawl/waggle/store"
 	"github.com/waggle-crawl/waggle/store/backend/redis"
 )
@@ -35,6 +36,7 @@ type Node struct {
 	store      *store.Store // nil until it is opened
 	dispatcher *engine.Dispatcher
 	operator   *operate.Operator
+	notifier   *notify.Notifier // nil: findings are told to nobody
 
 	backend atomic.Pointer[redis.Backend] // of a store that is owned: the last one
 	secret  []byte                        // of that store, as it was read last
@@ -56,6 +58,20 @@ func NewNode(cfg server.Config, store *store.Store, log *zap.Logger) (*Node, err
 	}
 	cfg.Metrics.ShowOwnership(n.ownership)
 	return n, err
+}
+
+// Notify has findings posted, while this dispatcher owns the store. It is called before the node runs.
+func (n *Node) Notify(cfg notify.Config) (err error) {
+	cfg.Dispatcher, cfg.Logger, cfg.Count = n.ID, n.log, n.metrics.Noticed
+	n.notifier, err = notify.New(cfg)
+	return err
+}
+
+// tell posts the findings until ctx ends.
+func (n *Node) tell(ctx context.Context) {
+	if n.notifier != nil {
+		n.notifier.Run(ctx, n.operator)
+	}
 }
 
 // attach makes the dispatcher, of a store that was opened, and has the server serve it: see [server.Server.Attach].
@@ -124,6 +140,10 @@ func (n *Node) hold(serving, loops context.Context, stop func()) error {
 	g.Go(func() error {
 		defer stop()
 		return n.dispatcher.Run(loops, n.operator.Chores()...)
+	})
+	g.Go(func() error {
+		n.tell(loops)
+		return nil
 	})
 	return g.Wait()
 }

@@ -140,6 +140,10 @@ func (n *Node) ownOnce(serving, loops context.Context, drain func(), s *StoreOpt
 		defer end()
 		return n.dispatcher.Run(term, n.operator.Chores()...)
 	})
+	running.Go(func() error {
+		n.tell(term)
+		return nil
+	})
 	for stopping, over := serving.Done(), false; !over; {
 		select {
 		case <-stopping:

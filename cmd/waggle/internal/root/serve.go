@@ -16,6 +16,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/notify"
 	"github.com/waggle-crawl/waggle/store"
 )
 
@@ -24,6 +25,8 @@ type serveOptions struct {
 	server server.Config
 	store  dispatcher.StoreOptions
 	log    cli.LogOptions
+
+	notify notify.Config
 }
 
 func newServe(c cli.Console) *cobra.Command {
@@ -79,6 +82,8 @@ machine do not see them.`,
 	flags.IntVar(&o.server.MaxAddressStreams, "max-streams-per-address", 0, "`number` of them for one address (default 10,000)")
 	flags.IntVar(&o.server.MaxAddressBytes, "max-bytes-per-address", 0, "`bytes` that unanswered requests and unread answers of one address may hold (default 64 MiB)")
 	flags.IntVar(&o.server.MaxNewCollectors, "max-new-collectors", 0, "`number` of collector ids that were granted nothing yet, of one identity or else address (default 2,000)")
+	flags.StringVar(&o.notify.URL, "notify", "", "`URL` to post each finding of waggle status to, when it begins and when it ends; deploy/notify.md has the messages")
+	flags.StringVar(&o.notify.KeyFile, "notify-key-file", "", "`file` with the key that they are signed with: whsec_ and base64 (default: they are not signed)")
 	flags.BoolVar(&o.server.LogCalls, "log-calls", false, "log calls that succeed, too")
 	o.log.Register(flags)
 	cli.FromEnv(cmd, c, flags)
@@ -98,6 +103,9 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	if err := o.store.Validate(); err != nil {
 		return err
 	}
+	if err := o.checkNotify(); err != nil {
+		return cli.Usagef("%w", flagNames(err))
+	}
 	var opened *store.Store
 	if !o.store.Owned() {
 		if opened, err = o.store.Open(ctx, log); err != nil {
@@ -107,6 +115,11 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	n, err := dispatcher.NewNode(o.server, opened, log)
 	if err != nil {
 		return errors.Join(flagNames(err), dispatcher.CloseStore(opened))
+	}
+	if o.notify.URL != "" {
+		if err := n.Notify(o.notify); err != nil {
+			return errors.Join(flagNames(err), dispatcher.CloseStore(opened))
+		}
 	}
 	if err := n.Server.Listen(ctx); err != nil {
 		return errors.Join(listenAdvice(err), dispatcher.CloseStore(opened))
@@ -127,9 +140,21 @@ func serve(ctx context.Context, o serveOptions, logTo io.Writer) error {
 	return n.Run(ctx)
 }
 
+// checkNotify checks the flags for notices.
+func (o *serveOptions) checkNotify() error {
+	switch {
+	case o.notify.URL != "":
+		return o.notify.Validate()
+	case o.notify.KeyFile != "":
+		return errors.New("--notify-key-file is for --notify")
+	default:
+		return nil
+	}
+}
+
 // flagNames writes flags where an error names fields of a Config.
 func flagNames(err error) error {
-	return cli.Rename(err, "server: ", "", "Config.Listen", "--listen", "Config.Advertise", "--advertise", "Config.HTTP", "--http",
+	return cli.Rename(err, "server: ", "", "notify: ", "", "Config.URL", "--notify", "Config.KeyFile", "--notify-key-file", "Config.Listen", "--listen", "Config.Advertise", "--advertise", "Config.HTTP", "--http",
 		"Config.TLSCertFile", "--tls-cert", "Config.TLSClientCAFile", "--tls-client-ca", "Config.PolicyFile", "--auth", "Config.MetricsToken", "--metrics-token",
 		"TLSCertFile", "--tls-cert", "TLSKeyFile", "--tls-key", "PolicyFile", "--auth", "Insecure", "--insecure", "Config.DrainTimeout", "--drain-timeout",
 		"Config.MaxFetchesPerCollector", "--max-fetches-per-collector", "Config.MaxFetches", "--max-fetches", "Config.MaxConnectionAge ", "--max-connection-age ",

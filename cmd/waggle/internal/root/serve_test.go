@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,46 @@ func TestServe_Memory(t *testing.T) {
 	}
 	d.Err.Line(t, `"drained"`)
 	clitest.WantFailure(t, clitest.Command(t, nil, "stats", "--server", addr), cli.ExitFailed, "nobody listens")
+}
+
+// Findings are told to a receiver, and what cannot be told is refused at the start.
+func TestServe_Notify(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	for args, want := range map[string]string{
+		"--notify ftp://a":                            `--notify has the scheme "ftp"`,
+		"--notify-key-file " + file:                   "--notify-key-file is for --notify",
+		"--notify http://a --notify-key-file " + file: "--notify-key-file: read the keys",
+	} {
+		all := append([]string{"serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "off"}, strings.Fields(args)...)
+		clitest.WantFailure(t, clitest.Command(t, nil, all...), cli.ExitUsage, want)
+	}
+	if err := os.WriteFile(file, []byte("whsec_"+strings.Repeat("abcd", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		told <- req.Header.Get("webhook-signature")[:3] + string(body)
+	}))
+	defer receiver.Close()
+	env := map[string]string{"WAGGLE_NOTIFY": receiver.URL, "WAGGLE_NOTIFY_KEY_FILE": file}
+	d := clitest.Start(t, env, "serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json")
+	clitest.Address(t, d)
+	select {
+	case got := <-told:
+		if !strings.HasPrefix(got, `v1,{"type":"finding.began"`) || !strings.Contains(got, `"text":"IDLE: there are no sources"`) {
+			t.Errorf("told: %s", got)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("nothing was told")
+	}
+	if code := d.End(); code != cli.ExitOK {
+		t.Errorf("exit code %d after a drain:\n%s", code, d.Err.Text())
+	}
 }
 
 func TestServe_Redis(t *testing.T) {
