@@ -26,7 +26,10 @@ type sourceCount struct {
 
 // readSources looks at the sources, and counts those with findings.
 func (l *look) readSources(ctx context.Context) error {
-	prefixes := l.prefixes
+	if l.takeSeen() {
+		return nil
+	}
+	prefixes, begun := l.prefixes, time.Now()
 	if prefixes == nil {
 		prefixes = []string{""}
 	}
@@ -37,7 +40,9 @@ func (l *look) readSources(ctx context.Context) error {
 			return err
 		}
 	}
-	l.out.Whole = true
+	if l.out.Whole = true; l.prefixes == nil {
+		l.keepSeen(time.Since(begun))
+	}
 	return nil
 }
 
@@ -64,7 +69,9 @@ func (l *look) takeSource(v *SourceView) {
 		l.next, l.out.NextDue = v, due
 	}
 	l.released = append(l.released, v.Status.Released...)
-	if kind := l.sourceFinding(v); kind != "" {
+	kind := l.sourceFinding(v)
+	l.counts.count(v, kind)
+	if kind != "" {
 		l.countSource(sourceCause{kind: kind}, v)
 	}
 	if v.dying() {
