@@ -1,6 +1,7 @@
 package server
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,13 +50,13 @@ func NewMetrics() *Metrics {
 		claims: prometheus.NewCounterVec(counter("waggle_claims_total",
 			"Claims that this dispatcher made at the store, by result: granted, empty or failed."), []string{"result"}),
 		claimTime: prometheus.NewHistogram(histogram("waggle_claim_seconds", "Time that the store took for a claim.",
-			prometheus.ExponentialBuckets(.0001, 4, 8)...)),
+			prometheus.ExponentialBuckets(.0001, 5, 6)...)),
 		claimFor: prometheus.NewHistogram(histogram("waggle_claim_fetches",
-			"Fetches for which a claim was made: those that asked at the same time share one.", 1, 2, 4, 8, 16, 32, 64, bounds.MaxClaimTurns)),
+			"Fetches for which a claim was made: those that asked at the same time share one.", 1, 4, 16, 64, bounds.MaxClaimTurns)),
 		gaveBack: prometheus.NewCounter(counter("waggle_given_back_tasks_total",
 			"Tasks granted to callers who had gone, and given back at once.")),
 		requeue: prometheus.NewHistogram(histogram("waggle_requeue_lag_seconds",
-			"Time from the deadline of a lease that ran out to its end.", .01, .05, .1, .25, .5, 1, 5, 30)),
+			"Time from the deadline of a lease that ran out to its end.", .05, .1, .25, .5, 1, 5)),
 		owner: &ownerCollector{series: ownerSeries()},
 		passed: prometheus.NewCounterVec(counter("waggle_passed_calls_total",
 			"Calls that this dispatcher passed to the owner of the store, by class, and by result: answered, or failed: the owner was not reached, or the caller left."),
@@ -64,9 +65,9 @@ func NewMetrics() *Metrics {
 			"Time that calls waited while ownership of the store moved; those that did not wait are not counted.", .01, .05, .2, 1, 2, 5)),
 		steps: prometheus.NewCounter(counter("waggle_clock_steps_total", "Steps of the store's clock by more than a second that this dispatcher has seen as the owner.")),
 		groupTime: prometheus.NewHistogram(histogram("waggle_store_group_duration_seconds",
-			"Time from the first change of a group to when the store has kept it.", prometheus.ExponentialBuckets(.0005, 4, 8)...)),
+			"Time from the first change of a group to when the store has kept it.", prometheus.ExponentialBuckets(.0005, 5, 6)...)),
 		groupSize: prometheus.NewHistogram(histogram("waggle_store_group_size_bytes", "Bytes of the groups that the store has kept.",
-			prometheus.ExponentialBuckets(1<<8, 4, 7)...)),
+			prometheus.ExponentialBuckets(1<<8, 8, 5)...)),
 	}
 	for _, result := range []string{"granted", "empty", "failed"} {
 		m.claims.WithLabelValues(result) // from the start, with 0
@@ -80,12 +81,16 @@ func NewMetrics() *Metrics {
 		m.fetchWait.WithLabelValues(granted)
 	}
 	m.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(), collectors.WithGoCollectorRuntimeMetrics(memoryMetrics)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.calls.took, m.pools.outcomes, m.pools.pages, m.pools.pageBytes, m.pools.fetchTime, m.pools.queueWait, m.steps, m.groupTime, m.groupSize,
 		m.fetchWait, m.granted, m.claims, m.claimTime, m.claimFor, m.gaveBack, m.requeue, m.owner, m.passed, m.ownerWait,
 	)
 	return m
 }
+
+// memoryMetrics are what is shown of Go's memory: all of its statistics are 70 lines, and stop the process for a moment.
+var memoryMetrics = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/memory/classes/(heap/objects|total):bytes$`)}
 
 // histogram has classic buckets for all, and a native histogram for those who scrape that: it costs no lines.
 func histogram(name, help string, buckets ...float64) prometheus.HistogramOpts {
