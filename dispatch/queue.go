@@ -169,6 +169,13 @@ type Pool struct {
 	// Open counts queues with tasks that can be granted now. It ignores holds on the pool, and changes that no claim
 	// has seen yet, such as a new rule. Waiting counts queues with tasks that cannot be granted now.
 	Open, Waiting int64
+	// Grantable are the tasks that could be granted at once if collectors asked for them: one of each queue with a delay. Of a queue
+	// that has become due since the last claim one is counted.
+	Grantable int64
+	// OldestGrantable is how long the queue that waits longest for a claim could have been granted from; 0 = none waits. OldestLease is
+	// the age of the oldest lease, of the first 20,000 by deadline in each shard; 0 = there is none. OldestGrantable begins anew with the start,
+	// and [Queues.ListPools] leaves out pools that have only leases.
+	OldestGrantable, OldestLease time.Duration
 }
 
 // Queues keeps queue rules, and reads queues and pools.

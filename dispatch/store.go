@@ -65,8 +65,10 @@ type Store interface {
 // StoreStats are totals over all shards.
 type StoreStats struct {
 	Counts StateCounts
-	// Queues that exist.
-	Queues int64
+	// Queues that exist, and those of them that failures have blocked.
+	Queues, Blocked int64
+	// Pools are those with queues that have waiting tasks, or with leases, by name.
+	Pools []Pool
 	// OldestOverdue is the time since the deadline of the most overdue lease; 0 = none.
 	OldestOverdue time.Duration
 	// Grace is how much longer overdue leases may still be renewed after an outage ([OutageGrace]): the maximum of all
@@ -77,6 +79,11 @@ type StoreStats struct {
 	Granted, Settled, Expired, Orphaned int64
 	// Collectors that are neither gone nor ended.
 	Collectors int64
+	// UsedBytes of what keeps the store, of the LimitBytes that it may use; 0 = there is no limit. Of a directory DiskBytes are what is used
+	// or free on its disk, and FreeBytes what is free. What is not known is 0.
+	UsedBytes, LimitBytes, DiskBytes, FreeBytes int64
+	// OldestGroup is the age of the oldest change that is not kept yet; 0 = all is kept.
+	OldestGroup time.Duration
 	// Full: the store takes no more data now.
 	Full bool
 	// Ownership is who owns the store, and nil if a store of this kind has no owner. The counts above leave out its shards that

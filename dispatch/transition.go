@@ -272,4 +272,6 @@ type ApplyResult struct {
 	Prior Result // ApplyAlready
 	State State  // of the task now
 	Due   time.Time
+	// Pool, Queue and SourceID are those of a task whose transition has applied, so that what ends can be counted without a read.
+	Pool, Queue, SourceID string
 }

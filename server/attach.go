@@ -20,6 +20,7 @@ func (s *Server) Attach(o *operate.Operator, epoch uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.backend.now.Store(o)
+	o.ShowCertificates(s.certificates)
 	select {
 	case <-s.draining:
 		o.Dispatcher().Drain()

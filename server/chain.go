@@ -38,7 +38,7 @@ import (
 //     is refused here, or does not decode, ends where the handler would be called, so that all that follows sees it.
 //     Only a request over MaxReceiveBytes, which is not read, comes to none of these. Of one that gzip has packed, the bytes
 //     count that it has unpacked; it is unpacked once it is admitted. Messages of streams are decoded in turn likewise.
-//  3. Metrics count every call with the code that its caller sees, refused ones included; of a Work stream they count the messages.
+//  3. Metrics count every call with the code that its caller sees, refused ones included.
 //  4. The log likewise, with what is noted of a fault, and of operators who made which change (ended).
 //  5. Each error below becomes a status with its details, at one place (statusOf). One that is not known there is a fault of
 //     ours: it is logged once, and the caller gets an id.
@@ -121,23 +121,17 @@ func (s *Server) newChain() *chain {
 
 // counted is a call from 3 on.
 func (c *chain) counted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	of := c.metrics.calls.methods[info.FullMethod]
-	began := of.begin()
-	of.received.Inc()
+	began := time.Now()
 	resp, err := c.unary(ctx, req, info, handler)
-	if err == nil {
-		of.sent.Inc()
-	}
-	of.end(began, err)
+	c.metrics.calls.methods[info.FullMethod].end(began, err)
 	return resp, err
 }
 
 // countedStream is a stream from 3 on.
 func (c *chain) countedStream(srv any, with grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	of := c.metrics.calls.methods[info.FullMethod]
-	began := of.begin()
-	err := c.stream(srv, &countedStream{with, of}, info, handler)
-	of.end(began, err)
+	began := time.Now()
+	err := c.stream(srv, with, info, handler)
+	c.metrics.calls.methods[info.FullMethod].end(began, err)
 	return err
 }
 

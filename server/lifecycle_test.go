@@ -356,7 +356,7 @@ func TestServer_HTTP(t *testing.T) {
 		for _, want := range []string{
 			`waggle_tasks{state="leased"} 1`, "waggle_store_up 1", "waggle_leases_granted_total 1", "waggle_fetched_tasks_total 1",
 			`waggle_fetch_wait_seconds_count{granted="true"} 1`, `waggle_shed_calls_total{class="submit"} 0`, "waggle_heartbeat_streams 0",
-			`grpc_server_handled_total{grpc_code="OK",grpc_method="FetchTask",grpc_service="waggle.v1.DispatchService",grpc_type="unary"} 1`,
+			`rpc_server_call_duration_seconds_count{rpc_method="waggle.v1.DispatchService/FetchTask",rpc_response_status_code="OK",rpc_system_name="grpc"} 1`,
 			"go_goroutines",
 		} {
 			if !strings.Contains(text, want) {

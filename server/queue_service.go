@@ -45,7 +45,7 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 		return nil, err
 	}
 	queues, next, err := wire.List(req, func(after string, limit int) ([]*operate.QueueView, string, error) {
-		return s.listQueues(ctx, req.GetFilter(), after, limit)
+		return s.listQueues(ctx, req, after, limit)
 	}, func(q *operate.QueueView) *pb.Queue { return wire.Queue(q, now) })
 	if err != nil {
 		return nil, err
@@ -53,10 +53,16 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 	return &pb.ListQueuesResponse{Queues: queues, NextPageToken: next}, nil
 }
 
-// listQueues lists the queues of a page that a filter selects.
-func (s *queueService) listQueues(ctx context.Context, f *pb.Filter, after string, limit int) ([]*operate.QueueView, string, error) {
-	name, suffix := f.GetQueue(), f.GetQueueSuffix()
-	if name == "" {
+// listQueues lists the queues of a page that a request selects.
+func (s *queueService) listQueues(ctx context.Context, req *pb.ListQueuesRequest, after string, limit int) ([]*operate.QueueView, string, error) {
+	name, suffix := req.GetFilter().GetQueue(), req.GetFilter().GetQueueSuffix()
+	pick := operate.QueuePick{
+		Suffix: suffix, Held: req.GetHeld(), Blocked: req.GetBlocked(), Waiting: req.GetOrder() == pb.QueueOrder_QUEUE_ORDER_WAITING,
+	}
+	switch {
+	case name == "" && (pick.Held || pick.Blocked || pick.Waiting):
+		return s.o().PickQueues(ctx, pick, after, limit)
+	case name == "":
 		return s.o().ListQueues(ctx, suffix, after, limit)
 	}
 	if suffix != "" && name != suffix && !strings.HasSuffix(name, "."+suffix) {

@@ -82,7 +82,9 @@ func New(cfg Config, o *operate.Operator, log *zap.Logger) (*Server, error) {
 	s.owners = newOwnership(s.metrics.ownerWait, cfg.Moved)
 	s.chain = s.newChain()
 	s.store = newStoreCollector(cfg.StatsInterval, s.heartbeats.Load)
-	for _, c := range []prometheus.Collector{s.limits.Shed, s.peers.Refused, s.store} {
+	for _, c := range []prometheus.Collector{
+		s.limits.Shed, s.peers.Refused, s.store, buildInfo(cfg.Version), newCertificateCollector(s.certificates),
+	} {
 		if err := s.metrics.registry.Register(c); err != nil {
 			return nil, fmt.Errorf("server: Config.Metrics serve another server already: %w", err)
 		}

@@ -44,22 +44,31 @@ func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int)
 
 // ListPools implements [dispatch.Queues].
 func (s *Store) ListPools(ctx context.Context, name, after string, limit int) ([]dispatch.Pool, error) {
-	var sums btree.Map[string, dispatch.Pool]
-	err := s.readAll(ctx, func(sh *machine.Shard) {
-		sh.EachPool(func(p dispatch.Pool) {
-			sum, _ := sums.Get(p.Name)
-			sum.Name, sum.Open, sum.Waiting = p.Name, sum.Open+p.Open, sum.Waiting+p.Waiting
-			sums.Set(p.Name, sum)
-		})
-	})
+	var sums pools
+	err := s.readAll(ctx, sums.add)
 	var known []dispatch.Pool
 	sums.Ascend(after, func(pool string, sum dispatch.Pool) bool {
-		if pool > after && (name == "" || pool == name) && len(known) < limit {
+		if sum.Open+sum.Waiting > 0 && pool > after && (name == "" || pool == name) && len(known) < limit {
 			known = append(known, sum)
 		}
 		return len(known) < limit
 	})
 	return known, err
+}
+
+// pools are those of some shards together, by name.
+type pools struct {
+	btree.Map[string, dispatch.Pool]
+}
+
+func (all *pools) add(sh *machine.Shard) {
+	sh.EachPool(func(p dispatch.Pool) {
+		sum, _ := all.Get(p.Name)
+		all.Set(p.Name, dispatch.Pool{
+			Name: p.Name, Open: sum.Open + p.Open, Waiting: sum.Waiting + p.Waiting, Grantable: sum.Grantable + p.Grantable,
+			OldestGrantable: max(sum.OldestGrantable, p.OldestGrantable), OldestLease: max(sum.OldestLease, p.OldestLease),
+		})
+	})
 }
 
 // ruleBook keeps the queue rules. Each shard has the settings they file.

@@ -253,6 +253,14 @@ func (s *Store) MoveOwner(ctx context.Context) (to string, err error) {
 	return "", fmt.Errorf("%w: no other dispatcher can own a store of the kind %s", dispatch.ErrNoStandby, s.Kind())
 }
 
+// Measure has kept called from now on with the bytes of each group that the backend has kept, and how long that took. It must not
+// block. In memory only there are no groups.
+func (s *Store) Measure(kept func(bytes int, took time.Duration)) {
+	if measured, ok := s.backend.(backend.Measured); ok {
+		measured.Measure(kept)
+	}
+}
+
 // Stats counts over all shards but those that are away. Without shard 0, which has sources and collectors, it fails.
 func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error) {
 	shards := s.shards
@@ -263,10 +271,15 @@ func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error
 			return sh.Number != bookShard && slices.Contains(ownership.Away, sh.Number)
 		})
 	}
-	err = s.readEach(ctx, shards, func(sh *machine.Shard) { sh.AddStats(&stats) })
+	var sums pools
+	err = s.readEach(ctx, shards, func(sh *machine.Shard) {
+		sh.AddStats(&stats)
+		sums.add(sh)
+	})
 	if err != nil {
 		return stats, err
 	}
+	stats.Pools = sums.Values()
 	stats.Collectors = s.collectors.count()
 	if s.backend != nil {
 		full := s.backend.Room(bookShard, fullBytes, true)
@@ -274,6 +287,10 @@ func (s *Store) Stats(ctx context.Context) (stats dispatch.StoreStats, err error
 			s.backend.Commit(bookShard, nil, fullBytes)
 		}
 		stats.Full = errors.Is(full, dispatch.ErrStoreFull)
+	}
+	if measured, ok := s.backend.(backend.Measured); ok {
+		u := measured.Usage()
+		stats.UsedBytes, stats.LimitBytes, stats.DiskBytes, stats.FreeBytes, stats.OldestGroup = u.Used, u.Limit, u.Disk, u.Free, u.Oldest
 	}
 	return stats, nil
 }

@@ -403,6 +403,15 @@ type observed struct {
 // Claimed is not kept.
 func (*observed) Claimed(int, int, time.Duration, error) {}
 
+// Granted is not kept.
+func (*observed) Granted(string, time.Time, [][]dispatch.Grant) {}
+
+// ClockStepped is not kept.
+func (*observed) ClockStepped(time.Duration) {}
+
+// Ended is not kept.
+func (*observed) Ended(engine.End) {}
+
 // GaveBack counts grants.
 func (o *observed) GaveBack(n int) {
 	o.mu.Lock()

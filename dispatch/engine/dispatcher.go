@@ -84,6 +84,9 @@ type Dispatcher struct {
 	slowed    *slowdown
 	outcomes  *outcomes
 	activity  *activity
+	rates     *rates
+	pages     *pages
+	clock     clockWatch
 	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
 	holds     *holdWatch
 	pushes    *pushes
@@ -107,7 +110,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.catalog = newCatalog(cfg.Store)
 	d.widened = ttlcache.New(ttlcache.WithCapacity[string, widened](maxCachedSources), ttlcache.WithDisableTouchOnHit[string, widened]())
 	d.slowed = newSlowdown()
-	d.outcomes, d.activity = newOutcomes(), newActivity()
+	d.outcomes, d.activity, d.rates, d.pages = newOutcomes(), newActivity(), newRates(), new(pages)
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.newcomers = &newcomers{met: make(map[string]*newcomer), taken: make(map[string]int)}
@@ -130,7 +133,7 @@ func New(cfg Config) (*Dispatcher, error) {
 // Run runs the loops of the dispatcher until ctx ends: the pump, the sweeper with its chores, the cache of holds, and what forgets
 // newcomers. It returns nil if ctx ended, else the error that stopped a loop.
 func (d *Dispatcher) Run(ctx context.Context, chores ...Chore) error {
-	d.sweeper.chores = chores
+	d.sweeper.chores = append([]Chore{{Name: "read the store's clock", Every: clockEach, Do: d.watchClock}}, chores...)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		select {

@@ -32,7 +32,17 @@ func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now 
 	for i, t := range tasks {
 		transitions[i] = what(t, specs[i], now)
 	}
-	return d.apply(ctx, transitions)
+	applied, err := d.apply(ctx, transitions)
+	for i, a := range applied {
+		switch transitions[i].Result {
+		case dispatch.ResultExpired, dispatch.ResultMaxHold, dispatch.ResultReplaced:
+			if a.Code == dispatch.Applied {
+				d.ended(End{Pool: a.Pool, Queue: a.Queue, Source: a.SourceID, Result: dispatch.ResultExpired, Settled: a.State.Settled()})
+			}
+		default: // an operator ended it
+		}
+	}
+	return applied, err
 }
 
 // readHolds reads the histories of those tasks that a hold has asked to end: they have who set it, and why.

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
 
 // Observer gets the events of the loops of a [Dispatcher], for metrics. Its methods are called concurrently and must
 // not block.
@@ -9,8 +13,27 @@ type Observer interface {
 	Claimed(fetches, granted int, took time.Duration, err error)
 	// GaveBack reports tasks that were granted to a caller that was gone.
 	GaveBack(tasks int)
+	// Granted reports what a claim of a pool granted to its fetches, at that instant of the store's clock.
+	Granted(pool string, now time.Time, grants [][]dispatch.Grant)
 	// Requeued reports the end of an expired lease, lag after its deadline (P5).
 	Requeued(lag time.Duration)
+	// ClockStepped reports a step of the store's clock, forward or back.
+	ClockStepped(by time.Duration)
+	// Ended reports the end of a lease, by a report or because it ran out.
+	Ended(end End)
+}
+
+// End is how a lease ended.
+type End struct {
+	Pool, Queue, Source string
+	// Result is ResultSucceeded, ResultFailed, ResultReleased or ResultExpired, which stands for all leases that ended without a report.
+	Result dispatch.Result
+	Reason dispatch.FailureReason // of ResultFailed
+	// Settled: the task is over, or its cycle was a success.
+	Settled bool
+	Bytes   int64 // of the page; 0: not reported
+	// FetchDuration of the page; 0: not reported.
+	FetchDuration time.Duration
 }
 
 // noObserver is the default.
@@ -21,6 +44,15 @@ func (noObserver) Claimed(int, int, time.Duration, error) {}
 
 // GaveBack does nothing.
 func (noObserver) GaveBack(int) {}
+
+// Granted does nothing.
+func (noObserver) Granted(string, time.Time, [][]dispatch.Grant) {}
+
+// ClockStepped does nothing.
+func (noObserver) ClockStepped(time.Duration) {}
+
+// Ended does nothing.
+func (noObserver) Ended(End) {}
 
 // Requeued does nothing.
 func (noObserver) Requeued(time.Duration) {}

@@ -388,6 +388,7 @@ func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch
 		s.result.Code, s.result.Result, s.result.State, s.result.Due = ReportOK, how, applied.State, applied.Due
 		d.slowed.note(s.Token.Collector, s.Failed == nil || s.Failed.Reason.Scope() != dispatch.ScopeCollector)
 		d.outcomes.note(s.Report, s.task)
+		d.ended(endOf(s.Report, how, applied))
 	case dispatch.ApplyAlready:
 		endedBefore(s.result, applied)
 	case dispatch.ApplyNotFound:
@@ -395,6 +396,26 @@ func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch
 	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyUnread:
 		reportLost(s.result, applied.State)
 	}
+}
+
+// endOf is the end of a lease that a report has settled.
+func endOf(r *dispatch.Report, how dispatch.Result, applied dispatch.ApplyResult) End {
+	end := End{Pool: applied.Pool, Queue: applied.Queue, Source: applied.SourceID, Result: how, Settled: applied.State.Settled()}
+	switch {
+	case r.Succeeded != nil:
+		end.Settled, end.Bytes, end.FetchDuration = true, r.Succeeded.Bytes, r.Succeeded.FetchDuration
+	case r.Failed != nil:
+		end.Reason, end.FetchDuration = r.Failed.Reason, r.Failed.FetchDuration
+	}
+	return end
+}
+
+// ended counts the end of a lease.
+func (d *Dispatcher) ended(end End) {
+	d.cfg.Observer.Ended(end)
+	now := time.Now()
+	d.rates.note(&end, now)
+	d.pages.note(&end, now)
 }
 
 // recall checks the task's history for reports with a lease that is neither the current nor the last one. So the repeat

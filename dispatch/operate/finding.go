@@ -32,6 +32,8 @@ type Finding struct {
 	Worst any
 	// Gates count the sources by the gate that decides.
 	Gates map[dispatch.GateKind]int
+	// Reasons count the pages that failed by why: the API adds the names of the most frequent ones to Message.
+	Reasons map[dispatch.FailureReason]int
 	// MaxHold is the longest time that the lease of Worst may be held, if its handler is slow.
 	MaxHold time.Duration
 }
@@ -62,12 +64,17 @@ const (
 	findUnread      FindingKind = "UNREAD"
 	findDeaf        FindingKind = "DEAF"
 	findFetchesFail FindingKind = "FETCHES_FAIL"
+	findCertificate FindingKind = "CERTIFICATE"
+	findClock       FindingKind = "CLOCK"
+	findPagesFail   FindingKind = "PAGES_FAIL"
+	findRoom        FindingKind = "ROOM"
 )
 
 // FindingKinds are all kinds, the most severe first.
 func FindingKinds() []FindingKind {
 	return []FindingKind{
-		findDispatcher, findStore, findHeld, findCollector, findFetchesFail, findStuck, findNoCollector, findHung, findDeaf, findHandler, findReleased, findBlocked,
+		findDispatcher, findStore, findRoom, findClock, findCertificate, findHeld, findCollector, findFetchesFail, findPagesFail, findStuck,
+		findNoCollector, findHung, findDeaf, findHandler, findReleased, findBlocked,
 		findNever, findFailing, findBackedOff, findLate, findDead, findMoved, findGone, findIdle, findUnread,
 	}
 }
@@ -136,7 +143,9 @@ type look struct {
 	pools      []*PoolView
 	leases     []*dispatch.Task
 	sources    map[sourceCause]*sourceCount
-	next       *SourceView // the source that is due next
+	counts     SourceCounts
+	took       time.Duration // of all sources, once they were seen
+	next       *SourceView   // the source that is due next
 	released   []*dispatch.Task
 }
 
@@ -213,6 +222,10 @@ func (l *look) findSystem(o *Overview, took time.Duration) {
 		report(findStore, "waggle stats", "slow: counts took %v", took.Truncate(100*time.Millisecond))
 	}
 	l.findOwner(o)
+	l.findRoom(o)
+	l.findClock()
+	l.findCertificates()
+	l.findPages()
 	if o.Store.Grace > 0 {
 		report(findStore, "waggle status --watch", "was away: overdue leases may be renewed for %v", o.Store.Grace.Truncate(time.Second))
 	}

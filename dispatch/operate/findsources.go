@@ -29,7 +29,10 @@ func (l *look) readSources(ctx context.Context) error {
 	if l.watch != nil {
 		return l.watch.readSources(ctx, l)
 	}
-	prefixes := l.prefixes
+	if l.takeSeen() {
+		return nil
+	}
+	prefixes, begun := l.prefixes, time.Now()
 	if prefixes == nil {
 		prefixes = []string{""}
 	}
@@ -40,7 +43,9 @@ func (l *look) readSources(ctx context.Context) error {
 			return err
 		}
 	}
-	l.out.Whole = true
+	if l.out.Whole = true; l.prefixes == nil {
+		l.keepSeen(time.Since(begun))
+	}
 	return nil
 }
 
@@ -67,7 +72,9 @@ func (l *look) takeSource(v *SourceView) {
 		l.next, l.out.NextDue = v, due
 	}
 	l.released = append(l.released, v.Status.Released...)
-	if kind := l.sourceFinding(v); kind != "" {
+	kind := l.sourceFinding(v)
+	l.counts.count(v, kind)
+	if kind != "" {
 		l.countSource(sourceCause{kind: kind}, v)
 	}
 	if v.dying() {

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -21,9 +20,9 @@ type findingWatch struct {
 	counts atomic.Pointer[map[FindingKind]int]
 	heed   atomic.Pointer[func(*Findings)] // nil: nobody wants them
 
-	after string // the last source that was looked at
-	pass  *look  // over the sources, under way; nil: none
-	whole *look  // the last pass that has seen all of them
+	after string        // the last source that was looked at
+	pass  *look         // over the sources, under way; nil: none
+	spent time.Duration // on it so far
 }
 
 // FindingCounts are how many things the findings of each kind are about, as of the last look. Until the first one they are 0.
@@ -67,17 +66,15 @@ func (o *Operator) lookForFindings(ctx context.Context) error {
 // readSources goes on with the pass over the sources, and gives l what the last whole one has found, or the first one so far.
 func (w *findingWatch) readSources(ctx context.Context, l *look) error {
 	if w.pass == nil {
-		w.pass, w.after = &look{out: &Findings{}, sources: make(map[sourceCause]*sourceCount)}, ""
+		w.pass, w.after, w.spent = &look{out: &Findings{}, sources: make(map[sourceCause]*sourceCount)}, "", 0
 	}
 	w.pass.snapshot = l.snapshot
 	err := w.goOn(ctx, l)
-	from := w.whole
-	if from == nil {
-		from = w.pass
+	from := w.pass
+	if seen := l.seen.Load(); seen != nil {
+		from = seen
 	}
-	l.sources, l.next, l.released = from.sources, from.next, slices.Clone(from.released)
-	seen := from.out
-	l.out.Sources, l.out.SourcesOK, l.out.NextDue, l.out.Whole = seen.Sources, seen.SourcesOK, seen.NextDue, seen.Whole
+	l.takeFrom(from)
 	return err
 }
 
@@ -91,12 +88,13 @@ func (w *findingWatch) goOn(ctx context.Context, l *look) error {
 		for _, v := range found {
 			w.pass.takeSource(v)
 		}
-		if w.after = next; next == "" {
-			w.pass.out.Whole = true
-			w.whole, w.pass = w.pass, nil
+		w.after = next
+		if took := time.Since(begun); next == "" {
+			w.pass.keepSeen(w.spent + took)
+			w.pass = nil
 			return nil
-		}
-		if time.Since(begun) >= l.limit {
+		} else if took >= l.limit {
+			w.spent += took
 			return errCut
 		}
 	}

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,6 +26,8 @@ type Operator struct {
 	policy  dispatch.Policy
 	catalog *engine.Catalog
 	watch   findingWatch
+	seen    atomic.Pointer[look] // the last one that has seen all sources; nil: none has
+	certs   atomic.Pointer[func() []Certificate]
 }
 
 // New makes an operator beside the dispatcher of the same process, with which it
@@ -61,7 +64,12 @@ type Overview struct {
 	Dispatcher string
 	Parked     int
 	Draining   bool
-	Holds      int // without those on sources
+	Holds      []dispatch.Hold // without those on sources
+	// Rates of everything, and of each pool by its name.
+	Rates     engine.Rates
+	PoolRates map[string]engine.Rates
+	// Sources are as of the last look for findings.
+	Sources SourceCounts
 }
 
 // Overview is what an operator looks at first, in O(shards).
@@ -76,6 +84,7 @@ func (o *Operator) Overview(ctx context.Context) (*Overview, error) {
 	}
 	return &Overview{
 		Store: stats, StoreKind: o.store.Kind(), Shards: o.store.Shards(), Now: at.now,
-		Dispatcher: o.id, Parked: o.d.Parked(), Draining: o.d.Draining(), Holds: len(at.book.All),
+		Dispatcher: o.id, Parked: o.d.Parked(), Draining: o.d.Draining(), Holds: at.book.All,
+		Rates: o.d.AllRates(), PoolRates: o.d.PoolRates(), Sources: o.sourceCounts(),
 	}, nil
 }

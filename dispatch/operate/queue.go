@@ -1,11 +1,13 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
 )
 
 // queuePage is how many queues one look of an operator's call reads.
@@ -23,6 +25,8 @@ type QueueView struct {
 	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, no
 	// rule is for this very name, and no hold stops the queue; never in lists.
 	Unknown bool
+	// Rates are what has ended in it lately; not in lists but those by [Operator.PickQueues].
+	Rates engine.Rates
 }
 
 // queue reads one queue; nil when it holds nothing and has no gate.
@@ -57,7 +61,7 @@ func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, erro
 	if known == nil {
 		known = book.NewQueue(name)
 	}
-	queue := &QueueView{Queue: *known}
+	queue := &QueueView{Queue: *known, Rates: o.d.QueueRates(name)}
 	if to := book.QueueOf(name); to != name {
 		queue.MapsTo = to
 	}
@@ -95,6 +99,62 @@ func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit i
 		next = queues[len(queues)-1].Name
 	}
 	return queues, next, o.addHolds(ctx, queues...)
+}
+
+// QueuePick selects and orders queues by what all of them have to be read for.
+type QueuePick struct {
+	Suffix string
+	// Held selects those that a hold stops, Blocked those that failures have blocked; both: those that are either.
+	Held, Blocked bool
+	// Waiting puts those with the most waiting tasks first; else they are ordered as by [Operator.ListQueues].
+	Waiting bool
+}
+
+// selects reports whether a queue matches.
+func (p *QueuePick) selects(q *QueueView) bool {
+	blocked := func(g dispatch.Gate) bool { return g.Kind == dispatch.GateHostBlocked }
+	held := func(g dispatch.Gate) bool {
+		return slices.Contains([]dispatch.GateKind{dispatch.GateEverythingHeld, dispatch.GatePoolHeld, dispatch.GateQueueHeld}, g.Kind)
+	}
+	return !p.Held && !p.Blocked || p.Blocked && slices.ContainsFunc(q.Gates, blocked) || p.Held && slices.ContainsFunc(q.Gates, held)
+}
+
+// PickQueues lists at most limit queues from the first after after, with their rates. By Waiting it reads all queues and returns the first
+// ones, without a next; else a page may have fewer than limit, even none, and still a next.
+func (o *Operator) PickQueues(ctx context.Context, pick QueuePick, after string, limit int) (picked []*QueueView, next string, err error) {
+	for {
+		found, next, err := o.ListQueues(ctx, pick.Suffix, after, queuePage)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, q := range found {
+			if !pick.selects(q) {
+				continue
+			}
+			if picked = append(picked, q); !pick.Waiting && len(picked) == limit {
+				next = q.Name
+				break
+			}
+		}
+		if pick.Waiting && len(picked) > 2*limit || next == "" {
+			picked = firstWaiting(picked, pick.Waiting, limit)
+		}
+		if after = next; next == "" || !pick.Waiting {
+			for _, q := range picked {
+				q.Rates = o.d.QueueRates(q.Name)
+			}
+			return picked, next, nil
+		}
+	}
+}
+
+// firstWaiting are the queues with the most waiting tasks, if they are to be ordered.
+func firstWaiting(queues []*QueueView, ordered bool, limit int) []*QueueView {
+	if !ordered {
+		return queues
+	}
+	slices.SortStableFunc(queues, func(a, b *QueueView) int { return cmp.Compare(b.Waiting, a.Waiting) })
+	return queues[:min(len(queues), limit)]
 }
 
 // addHolds adds to queues the holds that stop them, and which of the pools of their tasks are

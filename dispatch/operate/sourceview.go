@@ -54,6 +54,8 @@ type SourceStatus struct {
 	Released []*dispatch.Task
 	// Moves are where the seeds redirect to; a list has them if it is asked for them.
 	Moves []engine.Move
+	// Rates are what has ended lately; only [Operator.Source] looks.
+	Rates engine.Rates
 }
 
 // SourceHealth sums a source's status up.
@@ -139,6 +141,7 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 		views[i].next = nextSeed(tasks[:n])
 		views[i].Status.Released = released[source.UID]
 		if details {
+			views[i].Status.Rates = o.d.SourceRates(source.ID)
 			if err := at.addSeedGates(ctx, views[i]); err != nil {
 				return nil, err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,8 @@ type Certificates struct {
 type served struct {
 	cert        *tls.Certificate
 	authorities *x509.CertPool // nil: clients are not asked for certificates
+
+	ends, authoritiesEnd time.Time
 }
 
 // LoadCertificates reads PEM files. clientCAFile may be empty: then clients are not asked for certificates.
@@ -44,8 +47,11 @@ func (c *Certificates) use(contents [][]byte) error {
 	if err != nil {
 		return err
 	}
-	next := &served{cert: &cert}
+	next := &served{cert: &cert, ends: cert.Leaf.NotAfter}
 	if len(contents) > 2 {
+		if next.authoritiesEnd, err = firstEnd(contents[2]); err != nil {
+			return fmt.Errorf("%s: %w", c.files.paths[2], err)
+		}
 		next.authorities = x509.NewCertPool()
 		if !next.authorities.AppendCertsFromPEM(contents[2]) {
 			return fmt.Errorf("%s has no PEM certificate", c.files.paths[2])
@@ -53,6 +59,30 @@ func (c *Certificates) use(contents [][]byte) error {
 	}
 	c.current.Store(next)
 	return nil
+}
+
+// firstEnd is when the first of the certificates of a PEM file ends; zero: there is none.
+func firstEnd(text []byte) (first time.Time, err error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return first, err
+		}
+		if first.IsZero() || cert.NotAfter.Before(first) {
+			first = cert.NotAfter
+		}
+	}
+	return first, nil
+}
+
+// Ends are when the server's certificate ends, and the first of those of the authorities of clients; zero: clients are not asked for
+// certificates.
+func (c *Certificates) Ends() (own, authorities time.Time) {
+	now := c.current.Load()
+	return now.ends, now.authoritiesEnd
 }
 
 // Run follows the files until ctx ends.

@@ -97,6 +97,25 @@ type Owned interface {
 	HandOver(ctx context.Context) (to string, err error)
 }
 
+// Measured is a backend that is measured while it keeps groups.
+type Measured interface {
+	Backend
+	// Measure has kept called from now on with the bytes of each group that is kept, and the time since its first change. It must not block.
+	Measure(kept func(bytes int, took time.Duration))
+	// Usage is what the backend takes and has left now. It does not wait for the store.
+	Usage() Usage
+}
+
+// Usage is what a backend takes and has left. What is not known is 0.
+type Usage struct {
+	// Used bytes, of so many that it may use; Limit 0: there is no limit. Of several servers: those of the fullest one.
+	Used, Limit int64
+	// Disk has the bytes of the disk that others or the backend use or that are Free, without what is reserved; only of a directory.
+	Disk, Free int64
+	// Oldest is the age of the oldest group on its way; 0: there is none.
+	Oldest time.Duration
+}
+
 // Archive is a backend that keeps tasks that are over apart from what the owner has in memory: those that [Snapshot.Apart] has got. Its
 // methods may be called until Release.
 type Archive interface {

@@ -42,7 +42,7 @@ func (c *Unblock) Run(s *Shard) {
 	if q.blocked != 0 || step != 0 {
 		s.change(q, allParts)
 	}
-	if q.blocked = 0; step != 0 {
+	if s.setBlocked(q, 0); step != 0 {
 		q.trouble.blockStep = 0
 	}
 	s.touchQueue(q)

@@ -140,7 +140,8 @@ func (s *Shard) ImportQueue(p *dispatch.PortableQueue) {
 		q = s.openQueue(p.Name)
 	}
 	s.change(q, allParts)
-	q.nextGrant, q.blocked, q.asked = ms.Of(p.NextGrant), ms.Of(p.Blocked), p.Asked
+	s.setBlocked(q, ms.Of(p.Blocked))
+	q.nextGrant, q.asked = ms.Of(p.NextGrant), p.Asked
 	q.trouble = &trouble{
 		blockedAt: ms.Of(p.BlockedAt), blockStep: p.BlockStep, cause: clone(p.Cause), failedURLs: slices.Clone(p.FailedURLs),
 	}

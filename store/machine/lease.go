@@ -148,6 +148,8 @@ func (s *Shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 	switch result.Code {
 	case dispatch.Applied:
 		s.transit(r, t)
+		gate := &r.lane.source.gate
+		result.Pool, result.Queue, result.SourceID = gate.Pool, r.lane.queueName, gate.ID
 	case dispatch.ApplyAlready:
 		result.Prior = r.result
 	case dispatch.ApplyConflict, dispatch.ApplyLost, dispatch.ApplyNotFound, dispatch.ApplyUnread:

@@ -160,7 +160,8 @@ func (l *Loading) readQueue(c *codec.Codec) *queue {
 
 // gates gives a queue the gates that were read. The next grant of one that is warm is never lowered: see [Loading.pace].
 func (l *Loading) gates(q, read *queue) {
-	q.blocked, q.asked, q.trouble = read.blocked, read.asked, read.trouble
+	l.s.setBlocked(q, read.blocked)
+	q.asked, q.trouble = read.asked, read.trouble
 	if !l.warm || read.nextGrant > q.nextGrant {
 		q.nextGrant = read.nextGrant
 	}

@@ -197,6 +197,7 @@ func (s *Shard) closeWhenEmpty(q *queue) {
 
 func (s *Shard) removeQueue(q *queue) {
 	q.gone = true
+	s.setBlocked(q, 0)
 	s.queues.remove(q.key())
 	s.queueNames.Remove(0, namedQueue{q})
 }
@@ -216,6 +217,32 @@ func (s *Shard) moveQueue(qp *queuePool, to place) {
 		qp.pool.counts[to.stands]++
 		qp.place = to
 	}
+	grantable := int32(0)
+	if to.stands == open {
+		grantable = s.grantableIn(qp)
+	}
+	qp.pool.grantable += int64(grantable - qp.grantable)
+	qp.grantable = grantable
+}
+
+// countedLanes bounds the lanes of a queue whose tasks are counted as grantable.
+const countedLanes = 8
+
+// grantableIn is how many tasks of an open queue could be granted at once: one if it has a delay.
+func (s *Shard) grantableIn(qp *queuePool) int32 {
+	set := s.settingsOf(qp.queue)
+	room := int64(set.MaxInFlight) - qp.queue.inFlight
+	if set.paced.MinDelay > 0 || room <= 1 {
+		return 1
+	}
+	tasks, looks := int64(0), 0
+	for e := range qp.open.From(0) {
+		tasks += int64(e.Value.ready.Len())
+		if looks++; tasks >= room || looks == countedLanes {
+			break
+		}
+	}
+	return int32(min(max(tasks, 1), room)) //nolint:gosec // bounds.MaxInFlight
 }
 
 // part finds the queue's part in a pool; nil when it has none.
@@ -319,7 +346,18 @@ func (s *Shard) block(q *queue, retryAfter time.Duration) {
 	}
 	blocked, step := blockAfter(ms.Time(s.now), ms.Time(q.blocked), t.blockStep,
 		s.settingsOf(q).QueueSettings, retryAfter.Truncate(time.Millisecond))
-	q.blocked, t.blockStep = ms.Of(blocked), step
+	t.blockStep = step
+	s.setBlocked(q, ms.Of(blocked))
+}
+
+// setBlocked sets the end of the automatic block; 0: there is none.
+func (s *Shard) setBlocked(q *queue, until int64) {
+	if q.blocked != 0 {
+		s.blocks.Remove(q.blocked, q)
+	}
+	if q.blocked = until; until != 0 {
+		s.blocks.Insert(until, q)
+	}
 }
 
 // blockAfter is the automatic block of a queue after its host failed. The first failure outside a block begins one:

@@ -93,12 +93,49 @@ func (s *Shard) ListQueues(suffix, after string, limit int) (found []*dispatch.Q
 	return found
 }
 
-// EachPool gives what the shard has of each pool that has queues with waiting tasks, in no order.
+// oldestLooks limits how many leases are read to find the oldest ones.
+const oldestLooks = 20_000
+
+// EachPool gives what the shard has of each pool that has queues with waiting tasks or leases, in no order.
 func (s *Shard) EachPool(each func(dispatch.Pool)) {
-	for name, p := range s.pools {
-		if p.len() > 0 {
-			due := p.wait.UpTo(s.now)
-			each(dispatch.Pool{Name: name, Open: int64(p.open.Len() + due), Waiting: int64(p.wait.Len() - due + p.counted())})
+	oldest, looks := make(map[*pool]int64, 1), 0
+	for e := range s.leases.From(0) {
+		if looks++; looks > oldestLooks {
+			break
+		}
+		if r := e.Value; r.lease != nil {
+			p := r.lane.source.pool
+			if granted, ok := oldest[p]; !ok || r.lease.granted < granted {
+				oldest[p] = r.lease.granted
+			}
 		}
 	}
+	for name, p := range s.pools {
+		granted, leased := oldest[p]
+		if p.len() == 0 && !leased {
+			continue
+		}
+		due := p.wait.UpTo(s.now)
+		of := dispatch.Pool{
+			Name: name, Open: int64(p.open.Len() + due), Waiting: int64(p.wait.Len() - due + p.counted()), Grantable: p.grantable + int64(due),
+		}
+		if since, ok := p.openSince(); ok {
+			of.OldestGrantable = ms.Duration(max(s.now-since, 0))
+		}
+		if leased {
+			of.OldestLease = ms.Duration(max(s.now-granted, 0))
+		}
+		each(of)
+	}
+}
+
+// openSince is since when a queue of the pool could be granted from without a turn: of all such queues, the one that waits longest.
+func (p *pool) openSince() (since int64, ok bool) {
+	if first, is := p.open.oldest(); is {
+		since, ok = first.Score&sinceMask, true
+	}
+	if due := p.wait.FirstScore(); due != ms.Infinite && (!ok || due < since) {
+		return due, true
+	}
+	return since, ok
 }

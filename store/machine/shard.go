@@ -89,6 +89,7 @@ type Shard struct {
 	forgetMarks   sorted.Set[*holder]
 	forgetStrays  sorted.Set[strayTask]
 	idleQueues    sorted.Set[*queue]
+	blocks        sorted.Set[*queue] // the end of the automatic block
 
 	sweptAt    int64
 	graceUntil int64
@@ -412,6 +413,8 @@ type queuePool struct {
 	sooner int64
 	// aside are lanes that come back when the queue is placed sooner.
 	aside []*lane
+	// grantable is how many tasks of it could be granted now.
+	grantable int32
 }
 
 // Before implements [sorted.Member].
@@ -423,6 +426,8 @@ type pool struct {
 	schedule[*queuePool]
 	// counts has how many queues stand where: those that are counted alone are in no set.
 	counts [countedLater + 1]int
+	// grantable is the sum of those of the queues that are open.
+	grantable int64
 }
 
 func (p *pool) counted() int {

@@ -15,6 +15,7 @@ func (s *Shard) Leased() int { return s.leases.Len() }
 func (s *Shard) AddStats(stats *dispatch.StoreStats) {
 	stats.Counts = stats.Counts.Add(s.counts.visible())
 	stats.Queues += int64(s.queues.len() - s.idleQueues.UpTo(s.now))
+	stats.Blocked += int64(s.blocks.Len() - s.blocks.UpTo(s.now))
 	stats.Granted += s.granted
 	stats.Settled += s.settled
 	stats.Expired += s.expired

@@ -165,7 +165,7 @@ func holdsOnOthers(e *env) {
 	grant := e.takeOne()
 	is(e, "cancel", e.renew(grant).Cancel, dispatch.CancelNone)
 	is(e, "gates", len(e.info(queue).Gates), 0)
-	is(e, "pool", e.pool(), dispatch.Pool{Name: pool, Open: 1})
+	is(e, "pool", e.pool(), dispatch.Pool{Name: pool, Open: 1, Grantable: 1})
 }
 
 // holdsClaims claims in every shard by an older version of the holds, what is new and what

@@ -183,7 +183,9 @@ func (m *model) genStats() step {
 			statuses, err := i.Store.SourceStatuses(m.ctx, uids)
 			// Settled records whose time is over may be counted until they are swept.
 			stats.Counts.Dead, stats.Counts.Canceled = 0, 0
-			stats.Ownership = nil // another store has another owner
+			stats.Ownership = nil                                                                                  // another store has another owner
+			stats.Pools = nil                                                                                      // who waits longest begins anew with each start
+			stats.UsedBytes, stats.LimitBytes, stats.DiskBytes, stats.FreeBytes, stats.OldestGroup = 0, 0, 0, 0, 0 // of the backend
 			return totals{stats, statuses}, err
 		},
 	}

@@ -40,18 +40,18 @@ func poolList(e *env) {
 	e.create(b, item(b, queue, "later", withPriority(5, start.Add(time.Minute))))
 	e.putHolds([]dispatch.Hold{e.newHold(dispatch.HoldTarget{Pool: "eu"}, "a", time.Time{})}) // no reason to list it
 	all := []dispatch.Pool{
-		{Name: "browser", Waiting: 1}, {Name: pool, Open: int64(e.Store.Shards())},
+		{Name: "browser", Waiting: 1}, {Name: pool, Open: int64(e.Store.Shards()), Grantable: int64(e.Store.Shards())},
 	}
 	is(e, "all", list("", 9), all)
 	is(e, "first", list("", 1), all[:1])
 	is(e, "after the first", list("browser", 9), all[1:])
 	// What has come due meanwhile is ready, though no claim has looked yet.
 	e.advance(time.Minute)
-	is(e, "due by then", list("", 1), []dispatch.Pool{{Name: "browser", Open: 1}})
+	is(e, "due by then", list("", 1), []dispatch.Pool{{Name: "browser", Open: 1, Grantable: 1}})
 	for _, after := range []string{"", "brow"} {
 		alone, err := e.Store.ListPools(e.ctx, "browser", after, 9)
 		e.ok("read pool", err)
-		is(e, "read alone", alone, []dispatch.Pool{{Name: "browser", Open: 1}})
+		is(e, "read alone", alone, []dispatch.Pool{{Name: "browser", Open: 1, Grantable: 1}})
 	}
 	none, err := e.Store.ListPools(e.ctx, "browser", "browser", 9)
 	e.ok("read pool", err)

@@ -142,6 +142,8 @@ func (tw *twins) compare(e *env, key string, memo []byte, fetch time.Duration) {
 		} else {
 			answers[n] = e.settle(reported(e.task(s.ID), &s, tw.gates[n].Remember, e.now()))
 		}
+		is(e, "queue and source of "+key, answers[n].Queue+" "+answers[n].SourceID, tw.queues[n]+" "+tw.gates[n].ID)
+		answers[n].Queue, answers[n].SourceID = "", ""
 		tasks[n], queues[n] = *e.task(s.ID), *e.info(tw.queues[n])
 		is(e, "last lease of "+key, tasks[n].LastLease, s.Lease.Digest())
 		value, _ := e.LockValue(s.ID)
@@ -164,12 +166,13 @@ func succeedLanes(e *env) {
 		e.create(g, numbered(g, name, 2)...)
 	}
 	var successes []dispatch.Transition
-	for _, grant := range e.take(3, func(w *dispatch.Want) { w.Max = 9 }) {
+	grants := e.take(3, func(w *dispatch.Want) { w.Max = 9 })
+	for _, grant := range grants {
 		successes = append(successes, success(&grant))
 	}
 	e.takeNone()
-	for _, r := range e.succeed(successes...) {
-		is(e, "answer", r, dispatch.ApplyResult{Code: dispatch.Applied, State: dispatch.StateDone})
+	for i, r := range e.succeed(successes...) {
+		is(e, "answer", r, dispatch.ApplyResult{Code: dispatch.Applied, State: dispatch.StateDone, Pool: pool, Queue: grants[i].Task.Queue, SourceID: g.ID})
 	}
 	is(e, "counts", e.stats().Counts, dispatch.StateCounts{Ready: 3, Done: 3})
 	is(e, "granted then", len(e.take(3, func(w *dispatch.Want) { w.Max = 9 })), 3)
@@ -227,6 +230,9 @@ func succeedFirst(e *env) {
 		{Code: dispatch.ApplyUnread, State: dispatch.StateLeased},
 	}
 	for i := range want {
+		if want[i].Code == dispatch.Applied {
+			want[i].Pool, want[i].Queue, want[i].SourceID = pool, queue, g.ID
+		}
 		is(e, fmt.Sprintf("answer %d", i), results[i], want[i])
 	}
 	is(e, "counts", e.stats().Counts, dispatch.StateCounts{Ready: 1, Done: 1, Dead: 1})

@@ -75,6 +75,14 @@ const (
 	// The last 20 tasks of a collector and more, over a minute at least, failed for whatever reason, while another collector succeeds or
 	// it is the only one. Ends with a success, or 10 minutes after its last report.
 	FindingKind_FINDING_KIND_FETCHES_FAIL FindingKind = 21
+	// A certificate of the dispatcher, or an authority of its clients, ends within 14 days.
+	FindingKind_FINDING_KIND_CERTIFICATE FindingKind = 22
+	// The store's clock was stepped by more than a second within the last 10 minutes.
+	FindingKind_FINDING_KIND_CLOCK FindingKind = 23
+	// Half or more of the pages of the last 3 minutes failed, of 20 at least, for reasons that are not those of a collector.
+	FindingKind_FINDING_KIND_PAGES_FAIL FindingKind = 24
+	// The store, or its disk with less than 20 GiB left, is used to 85 % or more.
+	FindingKind_FINDING_KIND_ROOM FindingKind = 25
 )
 
 // Enum value maps for FindingKind.
@@ -102,6 +110,10 @@ var (
 		19: "FINDING_KIND_MOVED",
 		20: "FINDING_KIND_DEAF",
 		21: "FINDING_KIND_FETCHES_FAIL",
+		22: "FINDING_KIND_CERTIFICATE",
+		23: "FINDING_KIND_CLOCK",
+		24: "FINDING_KIND_PAGES_FAIL",
+		25: "FINDING_KIND_ROOM",
 	}
 	FindingKind_value = map[string]int32{
 		"FINDING_KIND_UNSPECIFIED":  0,
@@ -126,6 +138,10 @@ var (
 		"FINDING_KIND_MOVED":        19,
 		"FINDING_KIND_DEAF":         20,
 		"FINDING_KIND_FETCHES_FAIL": 21,
+		"FINDING_KIND_CERTIFICATE":  22,
+		"FINDING_KIND_CLOCK":        23,
+		"FINDING_KIND_PAGES_FAIL":   24,
+		"FINDING_KIND_ROOM":         25,
 	}
 )
 
@@ -284,7 +300,13 @@ type GetStatsResponse struct {
 	// Existing holds, without those on sources.
 	Holds int64 `protobuf:"varint,11,opt,name=holds,proto3" json:"holds,omitempty"`
 	// Who owns the store. Absent: a store of this kind has no owner.
-	Ownership     *Ownership `protobuf:"bytes,12,opt,name=ownership,proto3" json:"ownership,omitempty"`
+	Ownership *Ownership `protobuf:"bytes,12,opt,name=ownership,proto3" json:"ownership,omitempty"`
+	// What has ended lately; its remaining_duration is of the tasks that are due or leased. Absent: nothing has.
+	Rates *Rates `protobuf:"bytes,20,opt,name=rates,proto3" json:"rates,omitempty"`
+	// The same of each pool in which something has, by name, at most 100; remaining_duration is not set.
+	PoolRates []*PoolRates `protobuf:"bytes,21,rep,name=pool_rates,json=poolRates,proto3" json:"pool_rates,omitempty"`
+	// What the store takes and has left.
+	Room          *StoreRoom `protobuf:"bytes,22,opt,name=room,proto3" json:"room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +418,146 @@ func (x *GetStatsResponse) GetOwnership() *Ownership {
 	return nil
 }
 
+func (x *GetStatsResponse) GetRates() *Rates {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetPoolRates() []*PoolRates {
+	if x != nil {
+		return x.PoolRates
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetRoom() *StoreRoom {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+// PoolRates are what has ended lately in a pool.
+type PoolRates struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Pool string `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// What has ended.
+	Rates         *Rates `protobuf:"bytes,2,opt,name=rates,proto3" json:"rates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolRates) Reset() {
+	*x = PoolRates{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolRates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolRates) ProtoMessage() {}
+
+func (x *PoolRates) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolRates.ProtoReflect.Descriptor instead.
+func (*PoolRates) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PoolRates) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *PoolRates) GetRates() *Rates {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+// StoreRoom is what a store takes and has left, in bytes; what is not known is 0.
+type StoreRoom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it takes: files of the directory, or memory of the fullest Redis.
+	UsedBytes int64 `protobuf:"varint,1,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	// What it may take: maxmemory of that Redis; 0: there is no limit.
+	LimitBytes int64 `protobuf:"varint,2,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`
+	// What is free on the disk of a directory.
+	FreeBytes     int64 `protobuf:"varint,3,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreRoom) Reset() {
+	*x = StoreRoom{}
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreRoom) ProtoMessage() {}
+
+func (x *StoreRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreRoom.ProtoReflect.Descriptor instead.
+func (*StoreRoom) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StoreRoom) GetUsedBytes() int64 {
+	if x != nil {
+		return x.UsedBytes
+	}
+	return 0
+}
+
+func (x *StoreRoom) GetLimitBytes() int64 {
+	if x != nil {
+		return x.LimitBytes
+	}
+	return 0
+}
+
+func (x *StoreRoom) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
 // Ownership is who owns a store that one dispatcher at a time owns, and what the dispatcher that answered has seen and done of that.
 // Counts are since its process started, of all shards together.
 type Ownership struct {
@@ -465,7 +627,7 @@ type Ownership struct {
 
 func (x *Ownership) Reset() {
 	*x = Ownership{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +639,7 @@ func (x *Ownership) String() string {
 func (*Ownership) ProtoMessage() {}
 
 func (x *Ownership) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[2]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +652,7 @@ func (x *Ownership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ownership.ProtoReflect.Descriptor instead.
 func (*Ownership) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{2}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Ownership) GetOwner() string {
@@ -706,7 +868,7 @@ type StoreCounters struct {
 
 func (x *StoreCounters) Reset() {
 	*x = StoreCounters{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[3]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +880,7 @@ func (x *StoreCounters) String() string {
 func (*StoreCounters) ProtoMessage() {}
 
 func (x *StoreCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[3]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +893,7 @@ func (x *StoreCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreCounters.ProtoReflect.Descriptor instead.
 func (*StoreCounters) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{3}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StoreCounters) GetGranted() int64 {
@@ -779,7 +941,7 @@ type StoreInfo struct {
 
 func (x *StoreInfo) Reset() {
 	*x = StoreInfo{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +953,7 @@ func (x *StoreInfo) String() string {
 func (*StoreInfo) ProtoMessage() {}
 
 func (x *StoreInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +966,7 @@ func (x *StoreInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreInfo.ProtoReflect.Descriptor instead.
 func (*StoreInfo) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{4}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StoreInfo) GetKind() string {
@@ -856,7 +1018,7 @@ type DispatcherInfo struct {
 
 func (x *DispatcherInfo) Reset() {
 	*x = DispatcherInfo{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +1030,7 @@ func (x *DispatcherInfo) String() string {
 func (*DispatcherInfo) ProtoMessage() {}
 
 func (x *DispatcherInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +1043,7 @@ func (x *DispatcherInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DispatcherInfo.ProtoReflect.Descriptor instead.
 func (*DispatcherInfo) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DispatcherInfo) GetId() string {
@@ -943,7 +1105,7 @@ type ListLeasesRequest struct {
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1117,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1130,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListLeasesRequest) GetFilter() *Filter {
@@ -1005,7 +1167,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1179,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1192,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*HeldLease {
@@ -1066,7 +1228,7 @@ type HeldLease struct {
 
 func (x *HeldLease) Reset() {
 	*x = HeldLease{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1240,7 @@ func (x *HeldLease) String() string {
 func (*HeldLease) ProtoMessage() {}
 
 func (x *HeldLease) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1253,7 @@ func (x *HeldLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLease.ProtoReflect.Descriptor instead.
 func (*HeldLease) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HeldLease) GetTaskId() string {
@@ -1147,7 +1309,7 @@ type ListCollectorsRequest struct {
 
 func (x *ListCollectorsRequest) Reset() {
 	*x = ListCollectorsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1321,7 @@ func (x *ListCollectorsRequest) String() string {
 func (*ListCollectorsRequest) ProtoMessage() {}
 
 func (x *ListCollectorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1334,7 @@ func (x *ListCollectorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCollectorsRequest.ProtoReflect.Descriptor instead.
 func (*ListCollectorsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListCollectorsRequest) GetFilter() *Filter {
@@ -1216,7 +1378,7 @@ type ListCollectorsResponse struct {
 
 func (x *ListCollectorsResponse) Reset() {
 	*x = ListCollectorsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1390,7 @@ func (x *ListCollectorsResponse) String() string {
 func (*ListCollectorsResponse) ProtoMessage() {}
 
 func (x *ListCollectorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1403,7 @@ func (x *ListCollectorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCollectorsResponse.ProtoReflect.Descriptor instead.
 func (*ListCollectorsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListCollectorsResponse) GetCollectors() []*Collector {
@@ -1279,7 +1441,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1453,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1466,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{11}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainRequest) GetTaskId() string {
@@ -1364,7 +1526,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1538,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1551,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainResponse) GetGates() []*ExplainedGate {
@@ -1450,7 +1612,7 @@ type ListFindingsRequest struct {
 
 func (x *ListFindingsRequest) Reset() {
 	*x = ListFindingsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1624,7 @@ func (x *ListFindingsRequest) String() string {
 func (*ListFindingsRequest) ProtoMessage() {}
 
 func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1637,7 @@ func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsRequest.ProtoReflect.Descriptor instead.
 func (*ListFindingsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{13}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{15}
 }
 
 // ListFindingsResponse holds the findings, and how much was looked at. It is no snapshot.
@@ -1497,7 +1659,7 @@ type ListFindingsResponse struct {
 
 func (x *ListFindingsResponse) Reset() {
 	*x = ListFindingsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1671,7 @@ func (x *ListFindingsResponse) String() string {
 func (*ListFindingsResponse) ProtoMessage() {}
 
 func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1684,7 @@ func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsResponse.ProtoReflect.Descriptor instead.
 func (*ListFindingsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{14}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListFindingsResponse) GetFindings() []*Finding {
@@ -1598,7 +1760,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1772,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[15]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1785,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{15}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Finding) GetKind() FindingKind {
@@ -1818,7 +1980,7 @@ type GateCount struct {
 
 func (x *GateCount) Reset() {
 	*x = GateCount{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1992,7 @@ func (x *GateCount) String() string {
 func (*GateCount) ProtoMessage() {}
 
 func (x *GateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[16]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +2005,7 @@ func (x *GateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCount.ProtoReflect.Descriptor instead.
 func (*GateCount) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{16}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GateCount) GetKind() GateKind {
@@ -1877,7 +2039,7 @@ type ExplainedGate struct {
 
 func (x *ExplainedGate) Reset() {
 	*x = ExplainedGate{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2051,7 @@ func (x *ExplainedGate) String() string {
 func (*ExplainedGate) ProtoMessage() {}
 
 func (x *ExplainedGate) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[17]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2064,7 @@ func (x *ExplainedGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedGate.ProtoReflect.Descriptor instead.
 func (*ExplainedGate) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{17}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainedGate) GetGate() *Gate {
@@ -1951,7 +2113,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2125,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[18]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2138,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{18}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Pool) GetName() string {
@@ -2021,7 +2183,7 @@ type ListPoolsRequest struct {
 
 func (x *ListPoolsRequest) Reset() {
 	*x = ListPoolsRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2195,7 @@ func (x *ListPoolsRequest) String() string {
 func (*ListPoolsRequest) ProtoMessage() {}
 
 func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[19]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2208,7 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{19}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListPoolsRequest) GetPageSize() int32 {
@@ -2076,7 +2238,7 @@ type ListPoolsResponse struct {
 
 func (x *ListPoolsResponse) Reset() {
 	*x = ListPoolsResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2250,7 @@ func (x *ListPoolsResponse) String() string {
 func (*ListPoolsResponse) ProtoMessage() {}
 
 func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[20]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2263,7 @@ func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{20}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListPoolsResponse) GetPools() []*Pool {
@@ -2146,7 +2308,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2320,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[21]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2333,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{21}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AuditEntry) GetTime() *timestamppb.Timestamp {
@@ -2253,7 +2415,7 @@ type ListAuditEntriesRequest struct {
 
 func (x *ListAuditEntriesRequest) Reset() {
 	*x = ListAuditEntriesRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2427,7 @@ func (x *ListAuditEntriesRequest) String() string {
 func (*ListAuditEntriesRequest) ProtoMessage() {}
 
 func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[22]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2440,7 @@ func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{22}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListAuditEntriesRequest) GetBy() string {
@@ -2315,7 +2477,7 @@ type ListAuditEntriesResponse struct {
 
 func (x *ListAuditEntriesResponse) Reset() {
 	*x = ListAuditEntriesResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2489,7 @@ func (x *ListAuditEntriesResponse) String() string {
 func (*ListAuditEntriesResponse) ProtoMessage() {}
 
 func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[23]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2502,7 @@ func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{23}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
@@ -2372,7 +2534,7 @@ type ReleaseCollectorRequest struct {
 
 func (x *ReleaseCollectorRequest) Reset() {
 	*x = ReleaseCollectorRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2546,7 @@ func (x *ReleaseCollectorRequest) String() string {
 func (*ReleaseCollectorRequest) ProtoMessage() {}
 
 func (x *ReleaseCollectorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[24]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2559,7 @@ func (x *ReleaseCollectorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCollectorRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseCollectorRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{24}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReleaseCollectorRequest) GetCollectorId() string {
@@ -2432,7 +2594,7 @@ type ReleaseCollectorResponse struct {
 
 func (x *ReleaseCollectorResponse) Reset() {
 	*x = ReleaseCollectorResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2606,7 @@ func (x *ReleaseCollectorResponse) String() string {
 func (*ReleaseCollectorResponse) ProtoMessage() {}
 
 func (x *ReleaseCollectorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[25]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2619,7 @@ func (x *ReleaseCollectorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCollectorResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseCollectorResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{25}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReleaseCollectorResponse) GetIdentity() string {
@@ -2481,7 +2643,7 @@ type ExplainAccessRequest struct {
 
 func (x *ExplainAccessRequest) Reset() {
 	*x = ExplainAccessRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2655,7 @@ func (x *ExplainAccessRequest) String() string {
 func (*ExplainAccessRequest) ProtoMessage() {}
 
 func (x *ExplainAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[26]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2668,7 @@ func (x *ExplainAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAccessRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAccessRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{26}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainAccessRequest) GetMethod() string {
@@ -2536,7 +2698,7 @@ type ExplainAccessResponse struct {
 
 func (x *ExplainAccessResponse) Reset() {
 	*x = ExplainAccessResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[27]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2710,7 @@ func (x *ExplainAccessResponse) String() string {
 func (*ExplainAccessResponse) ProtoMessage() {}
 
 func (x *ExplainAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[27]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2723,7 @@ func (x *ExplainAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAccessResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAccessResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{27}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainAccessResponse) GetAllowed() bool {
@@ -2594,7 +2756,7 @@ type MoveOwnerRequest struct {
 
 func (x *MoveOwnerRequest) Reset() {
 	*x = MoveOwnerRequest{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[28]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2768,7 @@ func (x *MoveOwnerRequest) String() string {
 func (*MoveOwnerRequest) ProtoMessage() {}
 
 func (x *MoveOwnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[28]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2781,7 @@ func (x *MoveOwnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveOwnerRequest.ProtoReflect.Descriptor instead.
 func (*MoveOwnerRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{28}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MoveOwnerRequest) GetOwner() string {
@@ -2656,7 +2818,7 @@ type MoveOwnerResponse struct {
 
 func (x *MoveOwnerResponse) Reset() {
 	*x = MoveOwnerResponse{}
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[29]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2830,7 @@ func (x *MoveOwnerResponse) String() string {
 func (*MoveOwnerResponse) ProtoMessage() {}
 
 func (x *MoveOwnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_admin_service_proto_msgTypes[29]
+	mi := &file_waggle_v1_admin_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2843,7 @@ func (x *MoveOwnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveOwnerResponse.ProtoReflect.Descriptor instead.
 func (*MoveOwnerResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{29}
+	return file_waggle_v1_admin_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MoveOwnerResponse) GetOwner() string {
@@ -2702,8 +2864,8 @@ var File_waggle_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/queue.proto\x1a\x16waggle/v1/source.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
-	"\x0fGetStatsRequest\"\xf4\x03\n" +
+	"\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/queue.proto\x1a\x15waggle/v1/rates.proto\x1a\x16waggle/v1/source.proto\x1a\x14waggle/v1/task.proto\"\x11\n" +
+	"\x0fGetStatsRequest\"\xfb\x04\n" +
 	"\x10GetStatsResponse\x12+\n" +
 	"\x05tasks\x18\x01 \x01(\v2\x15.waggle.v1.TaskCountsR\x05tasks\x12\x16\n" +
 	"\x06queues\x18\x02 \x01(\x03R\x06queues\x12\x16\n" +
@@ -2720,7 +2882,21 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x05grace\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
 	"\x05holds\x18\v \x01(\x03R\x05holds\x122\n" +
-	"\townership\x18\f \x01(\v2\x14.waggle.v1.OwnershipR\townership\"\xef\t\n" +
+	"\townership\x18\f \x01(\v2\x14.waggle.v1.OwnershipR\townership\x12&\n" +
+	"\x05rates\x18\x14 \x01(\v2\x10.waggle.v1.RatesR\x05rates\x123\n" +
+	"\n" +
+	"pool_rates\x18\x15 \x03(\v2\x14.waggle.v1.PoolRatesR\tpoolRates\x12(\n" +
+	"\x04room\x18\x16 \x01(\v2\x14.waggle.v1.StoreRoomR\x04room\"G\n" +
+	"\tPoolRates\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x12&\n" +
+	"\x05rates\x18\x02 \x01(\v2\x10.waggle.v1.RatesR\x05rates\"j\n" +
+	"\tStoreRoom\x12\x1d\n" +
+	"\n" +
+	"used_bytes\x18\x01 \x01(\x03R\tusedBytes\x12\x1f\n" +
+	"\vlimit_bytes\x18\x02 \x01(\x03R\n" +
+	"limitBytes\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\x03 \x01(\x03R\tfreeBytes\"\xef\t\n" +
 	"\tOwnership\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -2896,7 +3072,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
 	"\x11MoveOwnerResponse\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
-	"\astandby\x18\x02 \x01(\tR\astandby*\xc2\x04\n" +
+	"\astandby\x18\x02 \x01(\tR\astandby*\xac\x05\n" +
 	"\vFindingKind\x12\x1c\n" +
 	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FINDING_KIND_DISPATCHER\x10\x01\x12\x16\n" +
@@ -2920,7 +3096,11 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x13FINDING_KIND_UNREAD\x10\x12\x12\x16\n" +
 	"\x12FINDING_KIND_MOVED\x10\x13\x12\x15\n" +
 	"\x11FINDING_KIND_DEAF\x10\x14\x12\x1d\n" +
-	"\x19FINDING_KIND_FETCHES_FAIL\x10\x15*\x92\x01\n" +
+	"\x19FINDING_KIND_FETCHES_FAIL\x10\x15\x12\x1c\n" +
+	"\x18FINDING_KIND_CERTIFICATE\x10\x16\x12\x16\n" +
+	"\x12FINDING_KIND_CLOCK\x10\x17\x12\x1b\n" +
+	"\x17FINDING_KIND_PAGES_FAIL\x10\x18\x12\x15\n" +
+	"\x11FINDING_KIND_ROOM\x10\x19*\x92\x01\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +
@@ -2954,127 +3134,134 @@ func file_waggle_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_waggle_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_waggle_v1_admin_service_proto_goTypes = []any{
 	(FindingKind)(0),                 // 0: waggle.v1.FindingKind
 	(HeldKind)(0),                    // 1: waggle.v1.HeldKind
 	(*GetStatsRequest)(nil),          // 2: waggle.v1.GetStatsRequest
 	(*GetStatsResponse)(nil),         // 3: waggle.v1.GetStatsResponse
-	(*Ownership)(nil),                // 4: waggle.v1.Ownership
-	(*StoreCounters)(nil),            // 5: waggle.v1.StoreCounters
-	(*StoreInfo)(nil),                // 6: waggle.v1.StoreInfo
-	(*DispatcherInfo)(nil),           // 7: waggle.v1.DispatcherInfo
-	(*ListLeasesRequest)(nil),        // 8: waggle.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),       // 9: waggle.v1.ListLeasesResponse
-	(*HeldLease)(nil),                // 10: waggle.v1.HeldLease
-	(*ListCollectorsRequest)(nil),    // 11: waggle.v1.ListCollectorsRequest
-	(*ListCollectorsResponse)(nil),   // 12: waggle.v1.ListCollectorsResponse
-	(*ExplainRequest)(nil),           // 13: waggle.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 14: waggle.v1.ExplainResponse
-	(*ListFindingsRequest)(nil),      // 15: waggle.v1.ListFindingsRequest
-	(*ListFindingsResponse)(nil),     // 16: waggle.v1.ListFindingsResponse
-	(*Finding)(nil),                  // 17: waggle.v1.Finding
-	(*GateCount)(nil),                // 18: waggle.v1.GateCount
-	(*ExplainedGate)(nil),            // 19: waggle.v1.ExplainedGate
-	(*Pool)(nil),                     // 20: waggle.v1.Pool
-	(*ListPoolsRequest)(nil),         // 21: waggle.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),        // 22: waggle.v1.ListPoolsResponse
-	(*AuditEntry)(nil),               // 23: waggle.v1.AuditEntry
-	(*ListAuditEntriesRequest)(nil),  // 24: waggle.v1.ListAuditEntriesRequest
-	(*ListAuditEntriesResponse)(nil), // 25: waggle.v1.ListAuditEntriesResponse
-	(*ReleaseCollectorRequest)(nil),  // 26: waggle.v1.ReleaseCollectorRequest
-	(*ReleaseCollectorResponse)(nil), // 27: waggle.v1.ReleaseCollectorResponse
-	(*ExplainAccessRequest)(nil),     // 28: waggle.v1.ExplainAccessRequest
-	(*ExplainAccessResponse)(nil),    // 29: waggle.v1.ExplainAccessResponse
-	(*MoveOwnerRequest)(nil),         // 30: waggle.v1.MoveOwnerRequest
-	(*MoveOwnerResponse)(nil),        // 31: waggle.v1.MoveOwnerResponse
-	(*TaskCounts)(nil),               // 32: waggle.v1.TaskCounts
-	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
-	(*Filter)(nil),                   // 35: waggle.v1.Filter
-	(*LeaseHolder)(nil),              // 36: waggle.v1.LeaseHolder
-	(CollectorState)(0),              // 37: waggle.v1.CollectorState
-	(*Collector)(nil),                // 38: waggle.v1.Collector
-	(*TaskError)(nil),                // 39: waggle.v1.TaskError
-	(*Source)(nil),                   // 40: waggle.v1.Source
-	(*Hold)(nil),                     // 41: waggle.v1.Hold
-	(*Queue)(nil),                    // 42: waggle.v1.Queue
-	(*ReleasedTask)(nil),             // 43: waggle.v1.ReleasedTask
-	(GateKind)(0),                    // 44: waggle.v1.GateKind
-	(*Gate)(nil),                     // 45: waggle.v1.Gate
+	(*PoolRates)(nil),                // 4: waggle.v1.PoolRates
+	(*StoreRoom)(nil),                // 5: waggle.v1.StoreRoom
+	(*Ownership)(nil),                // 6: waggle.v1.Ownership
+	(*StoreCounters)(nil),            // 7: waggle.v1.StoreCounters
+	(*StoreInfo)(nil),                // 8: waggle.v1.StoreInfo
+	(*DispatcherInfo)(nil),           // 9: waggle.v1.DispatcherInfo
+	(*ListLeasesRequest)(nil),        // 10: waggle.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),       // 11: waggle.v1.ListLeasesResponse
+	(*HeldLease)(nil),                // 12: waggle.v1.HeldLease
+	(*ListCollectorsRequest)(nil),    // 13: waggle.v1.ListCollectorsRequest
+	(*ListCollectorsResponse)(nil),   // 14: waggle.v1.ListCollectorsResponse
+	(*ExplainRequest)(nil),           // 15: waggle.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 16: waggle.v1.ExplainResponse
+	(*ListFindingsRequest)(nil),      // 17: waggle.v1.ListFindingsRequest
+	(*ListFindingsResponse)(nil),     // 18: waggle.v1.ListFindingsResponse
+	(*Finding)(nil),                  // 19: waggle.v1.Finding
+	(*GateCount)(nil),                // 20: waggle.v1.GateCount
+	(*ExplainedGate)(nil),            // 21: waggle.v1.ExplainedGate
+	(*Pool)(nil),                     // 22: waggle.v1.Pool
+	(*ListPoolsRequest)(nil),         // 23: waggle.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),        // 24: waggle.v1.ListPoolsResponse
+	(*AuditEntry)(nil),               // 25: waggle.v1.AuditEntry
+	(*ListAuditEntriesRequest)(nil),  // 26: waggle.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 27: waggle.v1.ListAuditEntriesResponse
+	(*ReleaseCollectorRequest)(nil),  // 28: waggle.v1.ReleaseCollectorRequest
+	(*ReleaseCollectorResponse)(nil), // 29: waggle.v1.ReleaseCollectorResponse
+	(*ExplainAccessRequest)(nil),     // 30: waggle.v1.ExplainAccessRequest
+	(*ExplainAccessResponse)(nil),    // 31: waggle.v1.ExplainAccessResponse
+	(*MoveOwnerRequest)(nil),         // 32: waggle.v1.MoveOwnerRequest
+	(*MoveOwnerResponse)(nil),        // 33: waggle.v1.MoveOwnerResponse
+	(*TaskCounts)(nil),               // 34: waggle.v1.TaskCounts
+	(*durationpb.Duration)(nil),      // 35: google.protobuf.Duration
+	(*Rates)(nil),                    // 36: waggle.v1.Rates
+	(*timestamppb.Timestamp)(nil),    // 37: google.protobuf.Timestamp
+	(*Filter)(nil),                   // 38: waggle.v1.Filter
+	(*LeaseHolder)(nil),              // 39: waggle.v1.LeaseHolder
+	(CollectorState)(0),              // 40: waggle.v1.CollectorState
+	(*Collector)(nil),                // 41: waggle.v1.Collector
+	(*TaskError)(nil),                // 42: waggle.v1.TaskError
+	(*Source)(nil),                   // 43: waggle.v1.Source
+	(*Hold)(nil),                     // 44: waggle.v1.Hold
+	(*Queue)(nil),                    // 45: waggle.v1.Queue
+	(*ReleasedTask)(nil),             // 46: waggle.v1.ReleasedTask
+	(GateKind)(0),                    // 47: waggle.v1.GateKind
+	(*Gate)(nil),                     // 48: waggle.v1.Gate
 }
 var file_waggle_v1_admin_service_proto_depIdxs = []int32{
-	32, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
-	33, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
-	5,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
-	6,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
-	7,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
-	33, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
-	4,  // 6: waggle.v1.GetStatsResponse.ownership:type_name -> waggle.v1.Ownership
-	34, // 7: waggle.v1.Ownership.since_time:type_name -> google.protobuf.Timestamp
-	33, // 8: waggle.v1.Ownership.ownerless_duration:type_name -> google.protobuf.Duration
-	33, // 9: waggle.v1.Ownership.total_ownerless_duration:type_name -> google.protobuf.Duration
-	34, // 10: waggle.v1.Ownership.last_self_fence_time:type_name -> google.protobuf.Timestamp
-	33, // 11: waggle.v1.Ownership.group_duration:type_name -> google.protobuf.Duration
-	33, // 12: waggle.v1.Ownership.load_duration:type_name -> google.protobuf.Duration
-	33, // 13: waggle.v1.Ownership.without_standby_duration:type_name -> google.protobuf.Duration
-	34, // 14: waggle.v1.Ownership.last_refused_time:type_name -> google.protobuf.Timestamp
-	34, // 15: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
-	33, // 16: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
-	35, // 17: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
-	10, // 18: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
-	36, // 19: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
-	35, // 20: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
-	37, // 21: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
-	38, // 22: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
-	19, // 23: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
-	33, // 24: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
-	39, // 25: waggle.v1.ExplainResponse.last_error:type_name -> waggle.v1.TaskError
-	17, // 26: waggle.v1.ListFindingsResponse.findings:type_name -> waggle.v1.Finding
-	34, // 27: waggle.v1.ListFindingsResponse.next_due_time:type_name -> google.protobuf.Timestamp
-	0,  // 28: waggle.v1.Finding.kind:type_name -> waggle.v1.FindingKind
-	34, // 29: waggle.v1.Finding.since_time:type_name -> google.protobuf.Timestamp
-	40, // 30: waggle.v1.Finding.source:type_name -> waggle.v1.Source
-	38, // 31: waggle.v1.Finding.collector:type_name -> waggle.v1.Collector
-	10, // 32: waggle.v1.Finding.lease:type_name -> waggle.v1.HeldLease
-	41, // 33: waggle.v1.Finding.hold:type_name -> waggle.v1.Hold
-	20, // 34: waggle.v1.Finding.pool:type_name -> waggle.v1.Pool
-	42, // 35: waggle.v1.Finding.queue:type_name -> waggle.v1.Queue
-	43, // 36: waggle.v1.Finding.task:type_name -> waggle.v1.ReleasedTask
-	18, // 37: waggle.v1.Finding.gates:type_name -> waggle.v1.GateCount
-	33, // 38: waggle.v1.Finding.max_hold:type_name -> google.protobuf.Duration
-	44, // 39: waggle.v1.GateCount.kind:type_name -> waggle.v1.GateKind
-	45, // 40: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
-	1,  // 41: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
-	41, // 42: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
-	20, // 43: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
-	34, // 44: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	23, // 45: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
-	2,  // 46: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
-	8,  // 47: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
-	11, // 48: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
-	13, // 49: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
-	15, // 50: waggle.v1.AdminService.ListFindings:input_type -> waggle.v1.ListFindingsRequest
-	21, // 51: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
-	24, // 52: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
-	26, // 53: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
-	28, // 54: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
-	30, // 55: waggle.v1.AdminService.MoveOwner:input_type -> waggle.v1.MoveOwnerRequest
-	3,  // 56: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
-	9,  // 57: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
-	12, // 58: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
-	14, // 59: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
-	16, // 60: waggle.v1.AdminService.ListFindings:output_type -> waggle.v1.ListFindingsResponse
-	22, // 61: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
-	25, // 62: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
-	27, // 63: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
-	29, // 64: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
-	31, // 65: waggle.v1.AdminService.MoveOwner:output_type -> waggle.v1.MoveOwnerResponse
-	56, // [56:66] is the sub-list for method output_type
-	46, // [46:56] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	34, // 0: waggle.v1.GetStatsResponse.tasks:type_name -> waggle.v1.TaskCounts
+	35, // 1: waggle.v1.GetStatsResponse.oldest_overdue_lease:type_name -> google.protobuf.Duration
+	7,  // 2: waggle.v1.GetStatsResponse.counters:type_name -> waggle.v1.StoreCounters
+	8,  // 3: waggle.v1.GetStatsResponse.store:type_name -> waggle.v1.StoreInfo
+	9,  // 4: waggle.v1.GetStatsResponse.dispatcher:type_name -> waggle.v1.DispatcherInfo
+	35, // 5: waggle.v1.GetStatsResponse.grace:type_name -> google.protobuf.Duration
+	6,  // 6: waggle.v1.GetStatsResponse.ownership:type_name -> waggle.v1.Ownership
+	36, // 7: waggle.v1.GetStatsResponse.rates:type_name -> waggle.v1.Rates
+	4,  // 8: waggle.v1.GetStatsResponse.pool_rates:type_name -> waggle.v1.PoolRates
+	5,  // 9: waggle.v1.GetStatsResponse.room:type_name -> waggle.v1.StoreRoom
+	36, // 10: waggle.v1.PoolRates.rates:type_name -> waggle.v1.Rates
+	37, // 11: waggle.v1.Ownership.since_time:type_name -> google.protobuf.Timestamp
+	35, // 12: waggle.v1.Ownership.ownerless_duration:type_name -> google.protobuf.Duration
+	35, // 13: waggle.v1.Ownership.total_ownerless_duration:type_name -> google.protobuf.Duration
+	37, // 14: waggle.v1.Ownership.last_self_fence_time:type_name -> google.protobuf.Timestamp
+	35, // 15: waggle.v1.Ownership.group_duration:type_name -> google.protobuf.Duration
+	35, // 16: waggle.v1.Ownership.load_duration:type_name -> google.protobuf.Duration
+	35, // 17: waggle.v1.Ownership.without_standby_duration:type_name -> google.protobuf.Duration
+	37, // 18: waggle.v1.Ownership.last_refused_time:type_name -> google.protobuf.Timestamp
+	37, // 19: waggle.v1.StoreInfo.time:type_name -> google.protobuf.Timestamp
+	35, // 20: waggle.v1.DispatcherInfo.uptime:type_name -> google.protobuf.Duration
+	38, // 21: waggle.v1.ListLeasesRequest.filter:type_name -> waggle.v1.Filter
+	12, // 22: waggle.v1.ListLeasesResponse.leases:type_name -> waggle.v1.HeldLease
+	39, // 23: waggle.v1.HeldLease.holder:type_name -> waggle.v1.LeaseHolder
+	38, // 24: waggle.v1.ListCollectorsRequest.filter:type_name -> waggle.v1.Filter
+	40, // 25: waggle.v1.ListCollectorsRequest.states:type_name -> waggle.v1.CollectorState
+	41, // 26: waggle.v1.ListCollectorsResponse.collectors:type_name -> waggle.v1.Collector
+	21, // 27: waggle.v1.ExplainResponse.gates:type_name -> waggle.v1.ExplainedGate
+	35, // 28: waggle.v1.ExplainResponse.opens_in:type_name -> google.protobuf.Duration
+	42, // 29: waggle.v1.ExplainResponse.last_error:type_name -> waggle.v1.TaskError
+	19, // 30: waggle.v1.ListFindingsResponse.findings:type_name -> waggle.v1.Finding
+	37, // 31: waggle.v1.ListFindingsResponse.next_due_time:type_name -> google.protobuf.Timestamp
+	0,  // 32: waggle.v1.Finding.kind:type_name -> waggle.v1.FindingKind
+	37, // 33: waggle.v1.Finding.since_time:type_name -> google.protobuf.Timestamp
+	43, // 34: waggle.v1.Finding.source:type_name -> waggle.v1.Source
+	41, // 35: waggle.v1.Finding.collector:type_name -> waggle.v1.Collector
+	12, // 36: waggle.v1.Finding.lease:type_name -> waggle.v1.HeldLease
+	44, // 37: waggle.v1.Finding.hold:type_name -> waggle.v1.Hold
+	22, // 38: waggle.v1.Finding.pool:type_name -> waggle.v1.Pool
+	45, // 39: waggle.v1.Finding.queue:type_name -> waggle.v1.Queue
+	46, // 40: waggle.v1.Finding.task:type_name -> waggle.v1.ReleasedTask
+	20, // 41: waggle.v1.Finding.gates:type_name -> waggle.v1.GateCount
+	35, // 42: waggle.v1.Finding.max_hold:type_name -> google.protobuf.Duration
+	47, // 43: waggle.v1.GateCount.kind:type_name -> waggle.v1.GateKind
+	48, // 44: waggle.v1.ExplainedGate.gate:type_name -> waggle.v1.Gate
+	1,  // 45: waggle.v1.ExplainedGate.of:type_name -> waggle.v1.HeldKind
+	44, // 46: waggle.v1.Pool.holds:type_name -> waggle.v1.Hold
+	22, // 47: waggle.v1.ListPoolsResponse.pools:type_name -> waggle.v1.Pool
+	37, // 48: waggle.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	25, // 49: waggle.v1.ListAuditEntriesResponse.entries:type_name -> waggle.v1.AuditEntry
+	2,  // 50: waggle.v1.AdminService.GetStats:input_type -> waggle.v1.GetStatsRequest
+	10, // 51: waggle.v1.AdminService.ListLeases:input_type -> waggle.v1.ListLeasesRequest
+	13, // 52: waggle.v1.AdminService.ListCollectors:input_type -> waggle.v1.ListCollectorsRequest
+	15, // 53: waggle.v1.AdminService.Explain:input_type -> waggle.v1.ExplainRequest
+	17, // 54: waggle.v1.AdminService.ListFindings:input_type -> waggle.v1.ListFindingsRequest
+	23, // 55: waggle.v1.AdminService.ListPools:input_type -> waggle.v1.ListPoolsRequest
+	26, // 56: waggle.v1.AdminService.ListAuditEntries:input_type -> waggle.v1.ListAuditEntriesRequest
+	28, // 57: waggle.v1.AdminService.ReleaseCollector:input_type -> waggle.v1.ReleaseCollectorRequest
+	30, // 58: waggle.v1.AdminService.ExplainAccess:input_type -> waggle.v1.ExplainAccessRequest
+	32, // 59: waggle.v1.AdminService.MoveOwner:input_type -> waggle.v1.MoveOwnerRequest
+	3,  // 60: waggle.v1.AdminService.GetStats:output_type -> waggle.v1.GetStatsResponse
+	11, // 61: waggle.v1.AdminService.ListLeases:output_type -> waggle.v1.ListLeasesResponse
+	14, // 62: waggle.v1.AdminService.ListCollectors:output_type -> waggle.v1.ListCollectorsResponse
+	16, // 63: waggle.v1.AdminService.Explain:output_type -> waggle.v1.ExplainResponse
+	18, // 64: waggle.v1.AdminService.ListFindings:output_type -> waggle.v1.ListFindingsResponse
+	24, // 65: waggle.v1.AdminService.ListPools:output_type -> waggle.v1.ListPoolsResponse
+	27, // 66: waggle.v1.AdminService.ListAuditEntries:output_type -> waggle.v1.ListAuditEntriesResponse
+	29, // 67: waggle.v1.AdminService.ReleaseCollector:output_type -> waggle.v1.ReleaseCollectorResponse
+	31, // 68: waggle.v1.AdminService.ExplainAccess:output_type -> waggle.v1.ExplainAccessResponse
+	33, // 69: waggle.v1.AdminService.MoveOwner:output_type -> waggle.v1.MoveOwnerResponse
+	60, // [60:70] is the sub-list for method output_type
+	50, // [50:60] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_admin_service_proto_init() }
@@ -3087,9 +3274,10 @@ func file_waggle_v1_admin_service_proto_init() {
 	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_hold_proto_init()
 	file_waggle_v1_queue_proto_init()
+	file_waggle_v1_rates_proto_init()
 	file_waggle_v1_source_proto_init()
 	file_waggle_v1_task_proto_init()
-	file_waggle_v1_admin_service_proto_msgTypes[15].OneofWrappers = []any{
+	file_waggle_v1_admin_service_proto_msgTypes[17].OneofWrappers = []any{
 		(*Finding_Source)(nil),
 		(*Finding_Collector)(nil),
 		(*Finding_Lease)(nil),
@@ -3104,7 +3292,7 @@ func file_waggle_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_admin_service_proto_rawDesc), len(file_waggle_v1_admin_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,7 +37,7 @@ const (
 //
 // AdminService shows operators the state of the system, and why something does not run.
 type AdminServiceClient interface {
-	// GetStats returns counts. Its cost depends only on the number of shards. Changes nothing.
+	// GetStats returns counts. Its cost depends on the number of shards, and of leases up to 20,000 a shard. Changes nothing.
 	//
 	// Errors: UNAVAILABLE (STORE_UNAVAILABLE).
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
@@ -206,7 +206,7 @@ func (c *adminServiceClient) MoveOwner(ctx context.Context, in *MoveOwnerRequest
 //
 // AdminService shows operators the state of the system, and why something does not run.
 type AdminServiceServer interface {
-	// GetStats returns counts. Its cost depends only on the number of shards. Changes nothing.
+	// GetStats returns counts. Its cost depends on the number of shards, and of leases up to 20,000 a shard. Changes nothing.
 	//
 	// Errors: UNAVAILABLE (STORE_UNAVAILABLE).
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)

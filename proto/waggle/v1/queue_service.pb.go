@@ -22,6 +22,55 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// QueueOrder is an order of queues.
+type QueueOrder int32
+
+const (
+	// By the labels of their names from the last to the first: com.example before com.example.www.
+	QueueOrder_QUEUE_ORDER_UNSPECIFIED QueueOrder = 0
+	// Those with the most waiting tasks first.
+	QueueOrder_QUEUE_ORDER_WAITING QueueOrder = 1
+)
+
+// Enum value maps for QueueOrder.
+var (
+	QueueOrder_name = map[int32]string{
+		0: "QUEUE_ORDER_UNSPECIFIED",
+		1: "QUEUE_ORDER_WAITING",
+	}
+	QueueOrder_value = map[string]int32{
+		"QUEUE_ORDER_UNSPECIFIED": 0,
+		"QUEUE_ORDER_WAITING":     1,
+	}
+)
+
+func (x QueueOrder) Enum() *QueueOrder {
+	p := new(QueueOrder)
+	*p = x
+	return p
+}
+
+func (x QueueOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (QueueOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_waggle_v1_queue_service_proto_enumTypes[0].Descriptor()
+}
+
+func (QueueOrder) Type() protoreflect.EnumType {
+	return &file_waggle_v1_queue_service_proto_enumTypes[0]
+}
+
+func (x QueueOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use QueueOrder.Descriptor instead.
+func (QueueOrder) EnumDescriptor() ([]byte, []int) {
+	return file_waggle_v1_queue_service_proto_rawDescGZIP(), []int{0}
+}
+
 // GetQueueRequest names a queue.
 type GetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -123,7 +172,13 @@ type ListQueuesRequest struct {
 	// of at most 3 MiB together, or one that is larger.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the previous page, with the same conditions; empty: the first page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The order. Any other than the default reads all queues that match, and returns the first page only.
+	Order QueueOrder `protobuf:"varint,4,opt,name=order,proto3,enum=waggle.v1.QueueOrder" json:"order,omitempty"`
+	// Only queues that a hold stops, on them, their pools or everything. Default false.
+	Held bool `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
+	// Only queues that Waggle has blocked after failures. Default false. With `held`: those that are either.
+	Blocked       bool `protobuf:"varint,6,opt,name=blocked,proto3" json:"blocked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -179,11 +234,31 @@ func (x *ListQueuesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListQueuesRequest) GetOrder() QueueOrder {
+	if x != nil {
+		return x.Order
+	}
+	return QueueOrder_QUEUE_ORDER_UNSPECIFIED
+}
+
+func (x *ListQueuesRequest) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *ListQueuesRequest) GetBlocked() bool {
+	if x != nil {
+		return x.Blocked
+	}
+	return false
+}
+
 // ListQueuesResponse is a page of queues.
 type ListQueuesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The queues, by the labels of their names from the last to the first: com.example before
-	// com.example.www.
+	// The queues, in the order of the request.
 	Queues []*Queue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	// For the next page; empty: this was the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -635,12 +710,15 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x0fGetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\":\n" +
 	"\x10GetQueueResponse\x12&\n" +
-	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"z\n" +
+	"\x05queue\x18\x01 \x01(\v2\x10.waggle.v1.QueueR\x05queue\"\xd5\x01\n" +
 	"\x11ListQueuesRequest\x12)\n" +
 	"\x06filter\x18\x01 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"f\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12+\n" +
+	"\x05order\x18\x04 \x01(\x0e2\x15.waggle.v1.QueueOrderR\x05order\x12\x12\n" +
+	"\x04held\x18\x05 \x01(\bR\x04held\x12\x18\n" +
+	"\ablocked\x18\x06 \x01(\bR\ablocked\"f\n" +
 	"\x12ListQueuesResponse\x12(\n" +
 	"\x06queues\x18\x01 \x03(\v2\x10.waggle.v1.QueueR\x06queues\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x01\n" +
@@ -669,7 +747,11 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x04etag\x18\x04 \x01(\tR\x04etag\"W\n" +
 	"\x17DeleteQueueRuleResponse\x12(\n" +
 	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag2\xa0\x03\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag*B\n" +
+	"\n" +
+	"QueueOrder\x12\x1b\n" +
+	"\x17QUEUE_ORDER_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13QUEUE_ORDER_WAITING\x10\x012\xa0\x03\n" +
 	"\fQueueService\x12C\n" +
 	"\bGetQueue\x12\x1a.waggle.v1.GetQueueRequest\x1a\x1b.waggle.v1.GetQueueResponse\x12I\n" +
 	"\n" +
@@ -690,47 +772,50 @@ func file_waggle_v1_queue_service_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_queue_service_proto_rawDescData
 }
 
+var file_waggle_v1_queue_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_waggle_v1_queue_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_waggle_v1_queue_service_proto_goTypes = []any{
-	(*GetQueueRequest)(nil),         // 0: waggle.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 1: waggle.v1.GetQueueResponse
-	(*ListQueuesRequest)(nil),       // 2: waggle.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 3: waggle.v1.ListQueuesResponse
-	(*SetQueueRuleRequest)(nil),     // 4: waggle.v1.SetQueueRuleRequest
-	(*SetQueueRuleResponse)(nil),    // 5: waggle.v1.SetQueueRuleResponse
-	(*ListQueueRulesRequest)(nil),   // 6: waggle.v1.ListQueueRulesRequest
-	(*ListQueueRulesResponse)(nil),  // 7: waggle.v1.ListQueueRulesResponse
-	(*DeleteQueueRuleRequest)(nil),  // 8: waggle.v1.DeleteQueueRuleRequest
-	(*DeleteQueueRuleResponse)(nil), // 9: waggle.v1.DeleteQueueRuleResponse
-	(*Queue)(nil),                   // 10: waggle.v1.Queue
-	(*Filter)(nil),                  // 11: waggle.v1.Filter
-	(*QueueRule)(nil),               // 12: waggle.v1.QueueRule
-	(*fieldmaskpb.FieldMask)(nil),   // 13: google.protobuf.FieldMask
+	(QueueOrder)(0),                 // 0: waggle.v1.QueueOrder
+	(*GetQueueRequest)(nil),         // 1: waggle.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 2: waggle.v1.GetQueueResponse
+	(*ListQueuesRequest)(nil),       // 3: waggle.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 4: waggle.v1.ListQueuesResponse
+	(*SetQueueRuleRequest)(nil),     // 5: waggle.v1.SetQueueRuleRequest
+	(*SetQueueRuleResponse)(nil),    // 6: waggle.v1.SetQueueRuleResponse
+	(*ListQueueRulesRequest)(nil),   // 7: waggle.v1.ListQueueRulesRequest
+	(*ListQueueRulesResponse)(nil),  // 8: waggle.v1.ListQueueRulesResponse
+	(*DeleteQueueRuleRequest)(nil),  // 9: waggle.v1.DeleteQueueRuleRequest
+	(*DeleteQueueRuleResponse)(nil), // 10: waggle.v1.DeleteQueueRuleResponse
+	(*Queue)(nil),                   // 11: waggle.v1.Queue
+	(*Filter)(nil),                  // 12: waggle.v1.Filter
+	(*QueueRule)(nil),               // 13: waggle.v1.QueueRule
+	(*fieldmaskpb.FieldMask)(nil),   // 14: google.protobuf.FieldMask
 }
 var file_waggle_v1_queue_service_proto_depIdxs = []int32{
-	10, // 0: waggle.v1.GetQueueResponse.queue:type_name -> waggle.v1.Queue
-	11, // 1: waggle.v1.ListQueuesRequest.filter:type_name -> waggle.v1.Filter
-	10, // 2: waggle.v1.ListQueuesResponse.queues:type_name -> waggle.v1.Queue
-	12, // 3: waggle.v1.SetQueueRuleRequest.rule:type_name -> waggle.v1.QueueRule
-	13, // 4: waggle.v1.SetQueueRuleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	12, // 5: waggle.v1.SetQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
-	12, // 6: waggle.v1.ListQueueRulesResponse.rules:type_name -> waggle.v1.QueueRule
-	12, // 7: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
-	0,  // 8: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
-	2,  // 9: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
-	4,  // 10: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
-	6,  // 11: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
-	8,  // 12: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
-	1,  // 13: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
-	3,  // 14: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
-	5,  // 15: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
-	7,  // 16: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
-	9,  // 17: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	11, // 0: waggle.v1.GetQueueResponse.queue:type_name -> waggle.v1.Queue
+	12, // 1: waggle.v1.ListQueuesRequest.filter:type_name -> waggle.v1.Filter
+	0,  // 2: waggle.v1.ListQueuesRequest.order:type_name -> waggle.v1.QueueOrder
+	11, // 3: waggle.v1.ListQueuesResponse.queues:type_name -> waggle.v1.Queue
+	13, // 4: waggle.v1.SetQueueRuleRequest.rule:type_name -> waggle.v1.QueueRule
+	14, // 5: waggle.v1.SetQueueRuleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	13, // 6: waggle.v1.SetQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
+	13, // 7: waggle.v1.ListQueueRulesResponse.rules:type_name -> waggle.v1.QueueRule
+	13, // 8: waggle.v1.DeleteQueueRuleResponse.rule:type_name -> waggle.v1.QueueRule
+	1,  // 9: waggle.v1.QueueService.GetQueue:input_type -> waggle.v1.GetQueueRequest
+	3,  // 10: waggle.v1.QueueService.ListQueues:input_type -> waggle.v1.ListQueuesRequest
+	5,  // 11: waggle.v1.QueueService.SetQueueRule:input_type -> waggle.v1.SetQueueRuleRequest
+	7,  // 12: waggle.v1.QueueService.ListQueueRules:input_type -> waggle.v1.ListQueueRulesRequest
+	9,  // 13: waggle.v1.QueueService.DeleteQueueRule:input_type -> waggle.v1.DeleteQueueRuleRequest
+	2,  // 14: waggle.v1.QueueService.GetQueue:output_type -> waggle.v1.GetQueueResponse
+	4,  // 15: waggle.v1.QueueService.ListQueues:output_type -> waggle.v1.ListQueuesResponse
+	6,  // 16: waggle.v1.QueueService.SetQueueRule:output_type -> waggle.v1.SetQueueRuleResponse
+	8,  // 17: waggle.v1.QueueService.ListQueueRules:output_type -> waggle.v1.ListQueueRulesResponse
+	10, // 18: waggle.v1.QueueService.DeleteQueueRule:output_type -> waggle.v1.DeleteQueueRuleResponse
+	14, // [14:19] is the sub-list for method output_type
+	9,  // [9:14] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_service_proto_init() }
@@ -745,13 +830,14 @@ func file_waggle_v1_queue_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_queue_service_proto_rawDesc), len(file_waggle_v1_queue_service_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_waggle_v1_queue_service_proto_goTypes,
 		DependencyIndexes: file_waggle_v1_queue_service_proto_depIdxs,
+		EnumInfos:         file_waggle_v1_queue_service_proto_enumTypes,
 		MessageInfos:      file_waggle_v1_queue_service_proto_msgTypes,
 	}.Build()
 	File_waggle_v1_queue_service_proto = out.File

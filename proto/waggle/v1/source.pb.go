@@ -979,7 +979,9 @@ type SourceStatus struct {
 	// released last since it began.
 	ReleasedTasks []*ReleasedTask `protobuf:"bytes,20,rep,name=released_tasks,json=releasedTasks,proto3" json:"released_tasks,omitempty"`
 	// With GetSource, and in findings: the seeds whose pages redirected when they were last fetched, and where to.
-	Moves         []*SeedMove `protobuf:"bytes,21,rep,name=moves,proto3" json:"moves,omitempty"`
+	Moves []*SeedMove `protobuf:"bytes,21,rep,name=moves,proto3" json:"moves,omitempty"`
+	// With GetSource: what has ended lately of its tasks. The owner counts 100,000 sources. Absent: nothing has.
+	Rates         *Rates `protobuf:"bytes,40,opt,name=rates,proto3" json:"rates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1157,6 +1159,13 @@ func (x *SourceStatus) GetReleasedTasks() []*ReleasedTask {
 func (x *SourceStatus) GetMoves() []*SeedMove {
 	if x != nil {
 		return x.Moves
+	}
+	return nil
+}
+
+func (x *SourceStatus) GetRates() *Rates {
+	if x != nil {
+		return x.Rates
 	}
 	return nil
 }
@@ -1433,7 +1442,7 @@ var File_waggle_v1_source_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"\x16waggle/v1/source.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\xae\x02\n" +
+	"\x16waggle/v1/source.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/rates.proto\x1a\x14waggle/v1/task.proto\"\xae\x02\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12)\n" +
@@ -1510,7 +1519,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xb7\b\n" +
+	"_max_depth\"\xdf\b\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12%\n" +
 	"\x05holds\x18\x02 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x12,\n" +
@@ -1534,7 +1543,8 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x11collector_unknown\x18\x12 \x01(\bR\x10collectorUnknown\x124\n" +
 	"\bfiltered\x18\x13 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\x12>\n" +
 	"\x0ereleased_tasks\x18\x14 \x03(\v2\x17.waggle.v1.ReleasedTaskR\rreleasedTasks\x12)\n" +
-	"\x05moves\x18\x15 \x03(\v2\x13.waggle.v1.SeedMoveR\x05moves\"\x7f\n" +
+	"\x05moves\x18\x15 \x03(\v2\x13.waggle.v1.SeedMoveR\x05moves\x12&\n" +
+	"\x05rates\x18( \x01(\v2\x10.waggle.v1.RatesR\x05rates\"\x7f\n" +
 	"\bSeedMove\x12\x19\n" +
 	"\bseed_url\x18\x01 \x01(\tR\aseedUrl\x12\x19\n" +
 	"\bmoved_to\x18\x02 \x01(\tR\amovedTo\x12)\n" +
@@ -1604,7 +1614,8 @@ var file_waggle_v1_source_proto_goTypes = []any{
 	(*TaskCounts)(nil),            // 19: waggle.v1.TaskCounts
 	(*TaskError)(nil),             // 20: waggle.v1.TaskError
 	(*Gate)(nil),                  // 21: waggle.v1.Gate
-	(FilterReason)(0),             // 22: waggle.v1.FilterReason
+	(*Rates)(nil),                 // 22: waggle.v1.Rates
+	(FilterReason)(0),             // 23: waggle.v1.FilterReason
 }
 var file_waggle_v1_source_proto_depIdxs = []int32{
 	3,  // 0: waggle.v1.Source.spec:type_name -> waggle.v1.SourceSpec
@@ -1644,13 +1655,14 @@ var file_waggle_v1_source_proto_depIdxs = []int32{
 	12, // 34: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
 	11, // 35: waggle.v1.SourceStatus.released_tasks:type_name -> waggle.v1.ReleasedTask
 	10, // 36: waggle.v1.SourceStatus.moves:type_name -> waggle.v1.SeedMove
-	16, // 37: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
-	22, // 38: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	22, // 37: waggle.v1.SourceStatus.rates:type_name -> waggle.v1.Rates
+	16, // 38: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
+	23, // 39: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_proto_init() }
@@ -1660,6 +1672,7 @@ func file_waggle_v1_source_proto_init() {
 	}
 	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_hold_proto_init()
+	file_waggle_v1_rates_proto_init()
 	file_waggle_v1_task_proto_init()
 	file_waggle_v1_source_proto_msgTypes[1].OneofWrappers = []any{}
 	file_waggle_v1_source_proto_msgTypes[3].OneofWrappers = []any{

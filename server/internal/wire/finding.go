@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
@@ -21,7 +24,7 @@ func ListFindingsResponse(f *operate.Findings) *pb.ListFindingsResponse {
 func toFinding(f *operate.Finding, all *operate.Findings) *pb.Finding {
 	out := &pb.Finding{
 		Kind: pb.FindingKind(pb.FindingKind_value["FINDING_KIND_"+string(f.Kind)]), SinceTime: toTime(f.Since), Count: int64(f.Count),
-		Names: f.Names, Message: f.Message, NextStep: f.Next, MaxHold: toDuration(f.MaxHold),
+		Names: f.Names, Message: f.Message + reasonsText(f.Reasons), NextStep: f.Next, MaxHold: toDuration(f.MaxHold),
 	}
 	for _, kind := range slices.Sorted(maps.Keys(f.Gates)) {
 		out.Gates = append(out.Gates, &pb.GateCount{Kind: gateKind(kind), Count: int64(f.Gates[kind])})
@@ -45,4 +48,18 @@ func toFinding(f *operate.Finding, all *operate.Findings) *pb.Finding {
 		}
 	}
 	return out
+}
+
+// shownReasons are named of the reasons for which pages fail.
+const shownReasons = 3
+
+// reasonsText names the most frequent reasons; empty: there are none.
+func reasonsText(counts map[dispatch.FailureReason]int) (text string) {
+	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b dispatch.FailureReason) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, reason := range reasons[:min(len(reasons), shownReasons)] {
+		text += [...]string{": ", ", "}[min(i, 1)] + fmt.Sprintf("%d %s", counts[reason], strings.TrimPrefix(pb.FailureReason(reason).String(), "FAILURE_REASON_"))
+	}
+	return text
 }

@@ -26,6 +26,9 @@ func GetQueue(req *pb.GetQueueRequest) error {
 func ListQueues(req *pb.ListQueuesRequest) error {
 	var c checks
 	c.conditions(req)
+	if order := req.GetOrder(); order != pb.QueueOrder_QUEUE_ORDER_UNSPECIFIED && order != pb.QueueOrder_QUEUE_ORDER_WAITING {
+		c.fail("order", order, "must be QUEUE_ORDER_WAITING, or absent")
+	}
 	optional(c.queue, "filter.queue", req.GetFilter().GetQueue())
 	c.suffix("filter.queue_suffix", req.GetFilter().GetQueueSuffix())
 	return c.err()
@@ -41,7 +44,7 @@ func Queue(q *operate.QueueView, now time.Time) *pb.Queue {
 			MaxDelay: toDuration(s.MaxDelay), MaxBlock: durationpb.New(s.MaxBlock),
 		},
 		Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
-		MapsTo: q.MapsTo, Unknown: q.Unknown, HeldPools: q.HeldPools,
+		MapsTo: q.MapsTo, Unknown: q.Unknown, HeldPools: q.HeldPools, Rates: toRates(q.Rates, q.Waiting+q.Leased),
 	}
 	if q.NextGrant.After(now) {
 		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))

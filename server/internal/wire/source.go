@@ -212,6 +212,7 @@ func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 		NextDueTime: toTime(s.NextDue), Lag: toDuration(s.Lag), Limited: s.Limited,
 		LastError: toTaskError(s.LastError), LastFailureTime: toTime(s.LastFailure), Outstanding: s.Outstanding,
 		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, CollectorUnknown: s.CollectorUnknown,
+		Rates: toRates(s.Rates, s.Outstanding),
 	}
 	for reason, n := range s.Filtered {
 		if n > 0 {

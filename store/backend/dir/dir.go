@@ -76,15 +76,19 @@ type Backend struct {
 	runs      runs
 	salvaging bool // damaged runs are left out
 
+	kept   atomic.Pointer[func(bytes int, took time.Duration)]
+	onDisk bool // of the operating system
+
 	marks    disk.File
 	unmarked bool // the last mark was not written
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var _ backend.Measured = (*Backend)(nil)
 
 // New makes a backend, which uses nothing yet.
 func New(config Config) *Backend {
-	if config.fs == nil {
+	onDisk := config.fs == nil
+	if onDisk {
 		config.fs = disk.OS{}
 	}
 	if config.Logger == nil {
@@ -94,7 +98,7 @@ func New(config Config) *Backend {
 	if config.boot == nil {
 		config.boot = disk.Boot
 	}
-	return &Backend{config: config, grown: make(chan struct{}, 1), busy: make(chan struct{}, 1), first: make(chan backend.Commit, 1)}
+	return &Backend{config: config, grown: make(chan struct{}, 1), busy: make(chan struct{}, 1), first: make(chan backend.Commit, 1), onDisk: onDisk}
 }
 
 // Acquire implements [backend.Backend]: it locks the directory, and makes the store or checks that there is one.
@@ -198,7 +202,7 @@ func load(ctx context.Context, items backend.Items, sequence uint64, group []byt
 
 func (b *Backend) logOptions() wal.Options {
 	return wal.Options{
-		FS: b.config.fs, StoreID: b.id, SegmentBytes: b.config.segmentBytes, SyncEvery: b.config.SyncEvery, Logger: b.config.Logger,
+		FS: b.config.fs, StoreID: b.id, SegmentBytes: b.config.segmentBytes, SyncEvery: b.config.SyncEvery, Logger: b.config.Logger, Kept: b.wasKept,
 	}
 }
 
@@ -243,6 +247,29 @@ func (c commit) Wait(ctx context.Context) error { return storeError(c.Commit.Wai
 
 // Part implements [backend.Commit]: a group is in one log.
 func (c commit) Part(int) backend.Commit { return c }
+
+// Measure implements [backend.Measured].
+func (b *Backend) Measure(kept func(bytes int, took time.Duration)) { b.kept.Store(&kept) }
+
+func (b *Backend) wasKept(bytes int, took time.Duration) {
+	if kept := b.kept.Load(); kept != nil {
+		(*kept)(bytes, took)
+	}
+}
+
+// Usage implements [backend.Measured].
+func (b *Backend) Usage() (u backend.Usage) {
+	if b.log == nil {
+		return u
+	}
+	if oldest := b.log.Oldest(); !oldest.IsZero() {
+		u.Oldest = time.Since(oldest)
+	}
+	if b.onDisk {
+		u.Used, u.Disk, u.Free = disk.Usage(b.config.Dir)
+	}
+	return u
+}
 
 // checkEach is how often it is looked whether the directory is still the one that is locked.
 const checkEach = time.Second

@@ -45,6 +45,8 @@ type Backend struct {
 	loadTurn    chan struct{} // has a value while a shard is loaded to stand by
 	soonUntil   atomic.Int64  // until when a candidate looks often
 
+	kept atomic.Pointer[func(bytes int, took time.Duration)]
+
 	stop      context.CancelFunc // ends the loops; nil: there are none
 	loops     sync.WaitGroup
 	releasing sync.Once

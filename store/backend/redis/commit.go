@@ -215,6 +215,7 @@ type pendingGroup struct {
 	err    error          // once done is closed; nil: it is kept
 	doubt  *doubt         // once it is kept: too few replicas were known to have it; nil: enough were
 	then   backend.Commit // is answered before; nil: nothing
+	began  time.Time      // when its first change came
 }
 
 // doubt is over when a later group has reached enough replicas: these have all before, too.
@@ -226,7 +227,7 @@ func (f *pendingGroup) isCut() bool { return !f.whole }
 var errUnsure = fmt.Errorf("%w: too few replicas of redis have the group, or nobody knows", dispatch.ErrStoreUnavailable)
 
 func newPending() *pendingGroup {
-	return &pendingGroup{kept: make(chan struct{}), done: make(chan struct{})}
+	return &pendingGroup{kept: make(chan struct{}), done: make(chan struct{}), began: time.Now()}
 }
 
 func failed(err error) *pendingGroup {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/store/backend"
 )
 
 // counts are those of a process: the backends that follow each other in it share them.
@@ -181,4 +182,26 @@ func (b *Backend) silent(since time.Time, is bool) {
 		b.counts.unowned.Add(int64(time.Since(b.ownerless)))
 		b.ownerless = time.Time{}
 	}
+}
+
+// Measure implements [backend.Measured].
+func (b *Backend) Measure(kept func(bytes int, took time.Duration)) { b.kept.Store(&kept) }
+
+// Usage implements [backend.Measured]: of the fullest Redis.
+func (b *Backend) Usage() (u backend.Usage) {
+	b.mu.Lock()
+	shards := b.shards
+	b.mu.Unlock()
+	share := func(used, limit int64) float64 { return float64(used) / float64(max(limit, 1)) }
+	for _, s := range shards {
+		s.mu.Lock()
+		if m := s.memory; m.limit > 0 && (u.Limit == 0 || share(m.used, m.limit) > share(u.Used, u.Limit)) || u.Limit == 0 && m.used > u.Used {
+			u.Used, u.Limit = m.used, m.limit
+		}
+		if len(s.queue) > 0 {
+			u.Oldest = max(u.Oldest, time.Since(s.queue[0].began))
+		}
+		s.mu.Unlock()
+	}
+	return u
 }

@@ -204,6 +204,9 @@ func (w *writer) keep(ctx context.Context, f *pendingGroup) error {
 	c.groups.Add(1)
 	c.groupBytes.Add(int64(f.group.bytes))
 	c.groupTime.Add(int64(time.Since(began)))
+	if kept := w.b.kept.Load(); kept != nil {
+		(*kept)(f.group.bytes, time.Since(f.began))
+	}
 	return w.answer(ctx, result.had, result.acked)
 }
 

@@ -82,6 +82,7 @@ func (n *Node) attach(store *store.Store, epoch uint64) error {
 	}
 	n.log.Info("opened the store", zap.String("kind", store.Kind()), zap.Int("shards", store.Shards()))
 	n.store, n.dispatcher, n.operator = store, d, operate.New(d)
+	store.Measure(n.metrics.GroupKept)
 	n.Server.Attach(n.operator, epoch)
 	return nil
 }

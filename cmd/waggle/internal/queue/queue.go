@@ -30,10 +30,16 @@ func newQueueList(o *client.Options) *cobra.Command {
 	request := &pb.ListQueuesRequest{Filter: &pb.Filter{}}
 	cmd := &cobra.Command{Use: "list", Short: "List queues with tasks or holds"}
 	cli.QueueVar(cmd.Flags(), &request.Filter.QueueSuffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
+	cli.EnumVar(cmd.Flags(), &request.Order, "sort", "`order` of the queues, by name if it is not given", "QUEUE_ORDER_", pb.QueueOrder_value)
+	cmd.Flags().BoolVar(&request.Held, "held", false, "only queues that a hold stops")
+	cmd.Flags().BoolVar(&request.Blocked, "blocked", false, "only queues that failures have blocked; with --held: those that are either")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
 		reply, err := client.ReadPart(ctx, part, c.Queues.ListQueues, request)
 		return c.ShowList(part, reply, err, func() {
 			none := "no queues: nothing waits, and nothing is blocked"
+			if request.GetHeld() || request.GetBlocked() {
+				none = "no queue is held or blocked so"
+			}
 			if request.GetFilter().GetQueueSuffix() != "" {
 				none = fmt.Sprintf("no queue %s, nor one below it, holds a task or is held", human.Plain(request.GetFilter().GetQueueSuffix()))
 			}
@@ -84,6 +90,7 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	var sh human.Sheet
 	sh.Linef("Queue", "%s (slot %d)", q.GetName(), q.GetSlot())
 	sh.Linef("Tasks", "%s waiting, %s leased", human.Count(q.GetWaiting()), human.Count(q.GetLeased()))
+	describe.Rates(&sh, q.GetRates())
 	sh.LineIf(q.GetMapsTo() != "", "Mapped", "new tasks of this host go to the queue %s, by a rule", q.GetMapsTo())
 	var pools []string
 	for _, name := range q.GetPools() {

@@ -107,6 +107,7 @@ func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds 
 	sh.LineIf(status.GetPendingVersions() > 0, "Pending", "%s not yet in force everywhere", human.Plural(status.GetPendingVersions(), "change"))
 	sh.Line("Tasks", describe.Counts(status.GetTasks()))
 	sh.LineIf(status.GetOutstanding() > 0, "Unfinished", "%s", human.Plural(status.GetOutstanding(), "task"))
+	describe.Rates(sh, status.GetRates())
 	sh.LineIf(status.GetLimited() > 0, "Limited", "%s refused for max_outstanding", human.Plural(status.GetLimited(), "item"))
 	sh.LineIf(len(status.GetFiltered()) > 0, "Filtered", "%s: links that were not followed", filteredText(status.GetFiltered()))
 	if shortest, longest := status.GetShortestInterval().AsDuration(), status.GetLongestInterval().AsDuration(); longest > 0 {

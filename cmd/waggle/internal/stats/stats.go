@@ -27,6 +27,12 @@ func New(o *client.Options) *cobra.Command {
 func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 	var sh human.Sheet
 	sh.Line("Tasks", describe.Counts(s.GetTasks()))
+	describe.Rates(&sh, s.GetRates())
+	if pools := s.GetPoolRates(); len(pools) > 1 {
+		for _, p := range pools {
+			sh.Linef("", "%s: %s and %s", p.GetPool(), human.Count(p.GetRates().GetSettledLastMinute()), human.Count(p.GetRates().GetSettledLastHour()))
+		}
+	}
 	sh.Line("Queues", human.Count(s.GetQueues()))
 	sh.Line("Leases", human.Count(s.GetLeases()))
 	overdue, grace := s.GetOldestOverdueLease().AsDuration(), s.GetGrace().AsDuration()
@@ -42,6 +48,16 @@ func writeStats(out io.Writer, s *pb.GetStatsResponse) {
 		full = ", full"
 	}
 	sh.Linef("Store", "%s, %s%s", s.GetStore().GetKind(), human.Plural(s.GetStore().GetShards(), "shard"), full)
+	if room := s.GetRoom(); room.GetUsedBytes() > 0 {
+		of := ""
+		switch {
+		case room.GetLimitBytes() > 0:
+			of = " of " + human.Bytes(room.GetLimitBytes())
+		case room.GetFreeBytes() > 0:
+			of = ", " + human.Bytes(room.GetFreeBytes()) + " free on its disk"
+		}
+		sh.Line("Room", human.Bytes(room.GetUsedBytes())+of)
+	}
 	sh.Line("Store time", human.Instant(s.GetStore().GetTime()))
 	if s.GetOwnership() != nil {
 		addOwnership(&sh, s.GetOwnership(), s.GetStore())

@@ -26,7 +26,8 @@ class Methods:
         return self._call("/waggle.v1.AdminService/ExplainAccess", request, v1.ExplainAccessResponse, timeout)
 
     def GetStats(self, request: v1.GetStatsRequest, timeout: float = 30) -> v1.GetStatsResponse:
-        """GetStats returns counts. Its cost depends only on the number of shards. Changes nothing."""
+        """GetStats returns counts. Its cost depends on the number of shards, and of leases up to 20,000 a shard. Changes
+        nothing."""
         return self._call("/waggle.v1.AdminService/GetStats", request, v1.GetStatsResponse, timeout)
 
     def ListAuditEntries(self, request: v1.ListAuditEntriesRequest, timeout: float = 30) -> v1.ListAuditEntriesResponse:
@@ -223,7 +224,8 @@ class AsyncMethods:
         return await self._call("/waggle.v1.AdminService/ExplainAccess", request, v1.ExplainAccessResponse, timeout)
 
     async def GetStats(self, request: v1.GetStatsRequest, timeout: float = 30) -> v1.GetStatsResponse:
-        """GetStats returns counts. Its cost depends only on the number of shards. Changes nothing."""
+        """GetStats returns counts. Its cost depends on the number of shards, and of leases up to 20,000 a shard. Changes
+        nothing."""
         return await self._call("/waggle.v1.AdminService/GetStats", request, v1.GetStatsResponse, timeout)
 
     async def ListAuditEntries(self, request: v1.ListAuditEntriesRequest, timeout: float = 30) -> v1.ListAuditEntriesResponse:

@@ -85,6 +85,8 @@ type Observer interface {
 	Claimed(fetches, granted int, took time.Duration, err error)
 	// GaveBack reports tasks that were granted to a caller that was gone.
 	GaveBack(tasks int)
+	// Granted reports what a claim of a pool granted to each of its fetches, and when, by the store's clock.
+	Granted(pool string, now time.Time, grants [][]dispatch.Grant)
 }
 
 // Config of a [Pump]. All fields are required.
@@ -485,6 +487,9 @@ func (p *Pump) claim(ctx context.Context, c *claim, holds int64, last uint64) {
 	}
 	if len(c.wants) > 0 {
 		p.cfg.Observer.Claimed(len(c.wants), granted, time.Since(c.began), err)
+		if granted > 0 {
+			p.cfg.Observer.Granted(o.line.pool, reply.Now, reply.Grants)
+		}
 	}
 	p.mu.Lock()
 	var gone []dispatch.Poll

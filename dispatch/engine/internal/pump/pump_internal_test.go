@@ -24,8 +24,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type quiet struct{}
 
-func (quiet) Claimed(int, int, time.Duration, error) {}
-func (quiet) GaveBack(int)                           {}
+func (quiet) Claimed(int, int, time.Duration, error)        {}
+func (quiet) GaveBack(int)                                  {}
+func (quiet) Granted(string, time.Time, [][]dispatch.Grant) {}
 
 // moved counts the calls of fetches that were moved.
 var moved atomic.Int64

@@ -11,6 +11,7 @@ from waggle_collector.v1.hold_pb2 import *
 from waggle_collector.v1.hold_service_pb2 import *
 from waggle_collector.v1.queue_pb2 import *
 from waggle_collector.v1.queue_service_pb2 import *
+from waggle_collector.v1.rates_pb2 import *
 from waggle_collector.v1.source_pb2 import *
 from waggle_collector.v1.source_service_pb2 import *
 from waggle_collector.v1.task_pb2 import *

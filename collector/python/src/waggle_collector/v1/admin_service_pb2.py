@@ -29,11 +29,12 @@ from waggle_collector.v1 import filter_pb2 as waggle_dot_v1_dot_filter__pb2
 from waggle_collector.v1 import gate_pb2 as waggle_dot_v1_dot_gate__pb2
 from waggle_collector.v1 import hold_pb2 as waggle_dot_v1_dot_hold__pb2
 from waggle_collector.v1 import queue_pb2 as waggle_dot_v1_dot_queue__pb2
+from waggle_collector.v1 import rates_pb2 as waggle_dot_v1_dot_rates__pb2
 from waggle_collector.v1 import source_pb2 as waggle_dot_v1_dot_source__pb2
 from waggle_collector.v1 import task_pb2 as waggle_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/queue.proto\x1a\x16waggle/v1/source.proto\x1a\x14waggle/v1/task.proto\"\x11\n\x0fGetStatsRequest\"\x87\x03\n\x10GetStatsResponse\x12$\n\x05tasks\x18\x01 \x01(\x0b\x32\x15.waggle.v1.TaskCounts\x12\x0e\n\x06queues\x18\x02 \x01(\x03\x12\x0e\n\x06leases\x18\x03 \x01(\x03\x12\x37\n\x14oldest_overdue_lease\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\ncollectors\x18\x05 \x01(\x03\x12*\n\x08\x63ounters\x18\x06 \x01(\x0b\x32\x18.waggle.v1.StoreCounters\x12#\n\x05store\x18\x07 \x01(\x0b\x32\x14.waggle.v1.StoreInfo\x12-\n\ndispatcher\x18\t \x01(\x0b\x32\x19.waggle.v1.DispatcherInfo\x12(\n\x05grace\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05holds\x18\x0b \x01(\x03\x12\'\n\townership\x18\x0c \x01(\x0b\x32\x14.waggle.v1.Ownership\"\xe8\x06\n\tOwnership\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06owning\x18\x03 \x01(\x08\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12.\n\nsince_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x61way_shards\x18\x06 \x03(\x05\x12\x35\n\x12ownerless_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12;\n\x18total_ownerless_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x63hanges\x18\t \x01(\x03\x12\x13\n\x0bself_fences\x18\n \x01(\x03\x12\x38\n\x14last_self_fence_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06groups\x18\x0c \x01(\x03\x12\x13\n\x0bgroup_bytes\x18\r \x01(\x03\x12\x31\n\x0egroup_duration\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0egroups_refused\x18\x0f \x01(\x03\x12\x30\n\rload_duration\x18\x10 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0citems_loaded\x18\x11 \x01(\x03\x12\x17\n\x0fitems_rewritten\x18\x12 \x01(\x03\x12\x15\n\ritems_deleted\x18\x13 \x01(\x03\x12\x12\n\nlost_tasks\x18\x14 \x01(\x03\x12\x0f\n\x07standby\x18\x15 \x01(\t\x12\x1e\n\x16shards_without_standby\x18\x16 \x01(\x05\x12;\n\x18without_standby_duration\x18\x17 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10takeovers_forced\x18\x18 \x01(\x03\x12\x16\n\x0etakeovers_warm\x18\x19 \x01(\x03\x12\x18\n\x10takeovers_loaded\x18\x1a \x01(\x03\x12\x16\n\x0erecent_changes\x18\x1b \x01(\x03\x12\x35\n\x11last_refused_time\x18\x1c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"T\n\rStoreCounters\x12\x0f\n\x07granted\x18\x01 \x01(\x03\x12\x0f\n\x07settled\x18\x02 \x01(\x03\x12\x0f\n\x07\x65xpired\x18\x03 \x01(\x03\x12\x10\n\x08orphaned\x18\x04 \x01(\x03\"a\n\tStoreInfo\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x01(\x05\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\"\x9d\x01\n\x0e\x44ispatcherInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12)\n\x06uptime\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0eparked_fetches\x18\x04 \x01(\x03\x12\x19\n\x11heartbeat_streams\x18\x05 \x01(\x03\x12\x10\n\x08\x64raining\x18\x06 \x01(\x08\"]\n\x11ListLeasesRequest\x12!\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"S\n\x12ListLeasesResponse\x12$\n\x06leases\x18\x01 \x03(\x0b\x32\x14.waggle.v1.HeldLease\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\tHeldLease\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0b\n\x03url\x18\x04 \x01(\t\x12&\n\x06holder\x18\x05 \x01(\x0b\x32\x16.waggle.v1.LeaseHolder\"\x8c\x01\n\x15ListCollectorsRequest\x12!\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Filter\x12)\n\x06states\x18\x02 \x03(\x0e\x32\x19.waggle.v1.CollectorState\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"[\n\x16ListCollectorsResponse\x12(\n\ncollectors\x18\x01 \x03(\x0b\x32\x14.waggle.v1.Collector\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x0e\x45xplainRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0c\n\x04pool\x18\x04 \x01(\t\"\xd2\x01\n\x0f\x45xplainResponse\x12\'\n\x05gates\x18\x01 \x03(\x0b\x32\x18.waggle.v1.ExplainedGate\x12+\n\x08opens_in\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07maps_to\x18\x03 \x01(\t\x12\x0f\n\x07unknown\x18\x04 \x01(\x08\x12\r\n\x05notes\x18\x05 \x03(\t\x12\x0e\n\x06partly\x18\x06 \x01(\x08\x12(\n\nlast_error\x18\x07 \x01(\x0b\x32\x14.waggle.v1.TaskError\"\x15\n\x13ListFindingsRequest\"\xab\x01\n\x14ListFindingsResponse\x12$\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x12.waggle.v1.Finding\x12\x0f\n\x07sources\x18\x02 \x01(\x03\x12\x12\n\nsources_ok\x18\x03 \x01(\x03\x12\x15\n\rall_looked_at\x18\x04 \x01(\x08\x12\x31\n\rnext_due_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x04\n\x07\x46inding\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.waggle.v1.FindingKind\x12.\n\nsince_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63ount\x18\x03 \x01(\x03\x12\r\n\x05names\x18\x04 \x03(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x11\n\tnext_step\x18\x06 \x01(\t\x12#\n\x06source\x18\x07 \x01(\x0b\x32\x11.waggle.v1.SourceH\x00\x12)\n\tcollector\x18\x08 \x01(\x0b\x32\x14.waggle.v1.CollectorH\x00\x12%\n\x05lease\x18\t \x01(\x0b\x32\x14.waggle.v1.HeldLeaseH\x00\x12\x1f\n\x04hold\x18\n \x01(\x0b\x32\x0f.waggle.v1.HoldH\x00\x12\x1f\n\x04pool\x18\x0b \x01(\x0b\x32\x0f.waggle.v1.PoolH\x00\x12!\n\x05queue\x18\x0c \x01(\x0b\x32\x10.waggle.v1.QueueH\x00\x12\'\n\x04task\x18\r \x01(\x0b\x32\x17.waggle.v1.ReleasedTaskH\x00\x12#\n\x05gates\x18\x0e \x03(\x0b\x32\x14.waggle.v1.GateCount\x12+\n\x08max_hold\x18\x0f \x01(\x0b\x32\x19.google.protobuf.DurationB\x07\n\x05worst\"=\n\tGateCount\x12!\n\x04kind\x18\x01 \x01(\x0e\x32\x13.waggle.v1.GateKind\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"p\n\rExplainedGate\x12\x1d\n\x04gate\x18\x01 \x01(\x0b\x32\x0f.waggle.v1.Gate\x12\x1f\n\x02of\x18\x02 \x01(\x0e\x32\x13.waggle.v1.HeldKind\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x11\n\topened_by\x18\x04 \x01(\t\"b\n\x04Pool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cready_queues\x18\x02 \x01(\x03\x12\x16\n\x0ewaiting_queues\x18\x03 \x01(\x03\x12\x1e\n\x05holds\x18\x04 \x03(\x0b\x32\x0f.waggle.v1.Hold\"9\n\x10ListPoolsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"L\n\x11ListPoolsResponse\x12\x1e\n\x05pools\x18\x01 \x03(\x0b\x32\x0f.waggle.v1.Pool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xad\x01\n\nAuditEntry\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0c\n\x04said\x18\x03 \x01(\t\x12\x0c\n\x04\x66rom\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0e\n\x06target\x18\x06 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x07 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\"L\n\x17ListAuditEntriesRequest\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x18ListAuditEntriesResponse\x12&\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x15.waggle.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"K\n\x17ReleaseCollectorRequest\x12\x14\n\x0c\x63ollector_id\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\",\n\x18ReleaseCollectorResponse\x12\x10\n\x08identity\x18\x01 \x01(\t\"8\n\x14\x45xplainAccessRequest\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\"6\n\x15\x45xplainAccessResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0c\n\x04text\x18\x02 \x01(\t\"=\n\x10MoveOwnerRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"3\n\x11MoveOwnerResponse\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0f\n\x07standby\x18\x02 \x01(\t*\xc2\x04\n\x0b\x46indingKind\x12\x1c\n\x18\x46INDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46INDING_KIND_DISPATCHER\x10\x01\x12\x16\n\x12\x46INDING_KIND_STORE\x10\x02\x12\x15\n\x11\x46INDING_KIND_HELD\x10\x03\x12\x1a\n\x16\x46INDING_KIND_COLLECTOR\x10\x04\x12\x16\n\x12\x46INDING_KIND_STUCK\x10\x05\x12\x1d\n\x19\x46INDING_KIND_NO_COLLECTOR\x10\x06\x12\x15\n\x11\x46INDING_KIND_HUNG\x10\x07\x12\x18\n\x14\x46INDING_KIND_HANDLER\x10\x08\x12\x19\n\x15\x46INDING_KIND_RELEASED\x10\t\x12\x18\n\x14\x46INDING_KIND_BLOCKED\x10\n\x12\x16\n\x12\x46INDING_KIND_NEVER\x10\x0b\x12\x18\n\x14\x46INDING_KIND_FAILING\x10\x0c\x12\x1b\n\x17\x46INDING_KIND_BACKED_OFF\x10\r\x12\x15\n\x11\x46INDING_KIND_LATE\x10\x0e\x12\x15\n\x11\x46INDING_KIND_DEAD\x10\x0f\x12\x15\n\x11\x46INDING_KIND_GONE\x10\x10\x12\x15\n\x11\x46INDING_KIND_IDLE\x10\x11\x12\x17\n\x13\x46INDING_KIND_UNREAD\x10\x12\x12\x16\n\x12\x46INDING_KIND_MOVED\x10\x13\x12\x15\n\x11\x46INDING_KIND_DEAF\x10\x14\x12\x1d\n\x19\x46INDING_KIND_FETCHES_FAIL\x10\x15*\x92\x01\n\x08HeldKind\x12\x19\n\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eHELD_KIND_TASK\x10\x01\x12\x14\n\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n\x0eHELD_KIND_POOL\x10\x04\x12\x18\n\x14HELD_KIND_EVERYTHING\x10\x05\x32\xa6\x06\n\x0c\x41\x64minService\x12\x43\n\x08GetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n\nListLeases\x12\x1c.waggle.v1.ListLeasesRequest\x1a\x1d.waggle.v1.ListLeasesResponse\x12U\n\x0eListCollectors\x12 .waggle.v1.ListCollectorsRequest\x1a!.waggle.v1.ListCollectorsResponse\x12@\n\x07\x45xplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponse\x12O\n\x0cListFindings\x12\x1e.waggle.v1.ListFindingsRequest\x1a\x1f.waggle.v1.ListFindingsResponse\x12\x46\n\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponse\x12[\n\x10ListAuditEntries\x12\".waggle.v1.ListAuditEntriesRequest\x1a#.waggle.v1.ListAuditEntriesResponse\x12[\n\x10ReleaseCollector\x12\".waggle.v1.ReleaseCollectorRequest\x1a#.waggle.v1.ReleaseCollectorResponse\x12R\n\rExplainAccess\x12\x1f.waggle.v1.ExplainAccessRequest\x1a .waggle.v1.ExplainAccessResponse\x12\x46\n\tMoveOwner\x12\x1b.waggle.v1.MoveOwnerRequest\x1a\x1c.waggle.v1.MoveOwnerResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dwaggle/v1/admin_service.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19waggle/v1/collector.proto\x1a\x16waggle/v1/filter.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/queue.proto\x1a\x15waggle/v1/rates.proto\x1a\x16waggle/v1/source.proto\x1a\x14waggle/v1/task.proto\"\x11\n\x0fGetStatsRequest\"\xf6\x03\n\x10GetStatsResponse\x12$\n\x05tasks\x18\x01 \x01(\x0b\x32\x15.waggle.v1.TaskCounts\x12\x0e\n\x06queues\x18\x02 \x01(\x03\x12\x0e\n\x06leases\x18\x03 \x01(\x03\x12\x37\n\x14oldest_overdue_lease\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\ncollectors\x18\x05 \x01(\x03\x12*\n\x08\x63ounters\x18\x06 \x01(\x0b\x32\x18.waggle.v1.StoreCounters\x12#\n\x05store\x18\x07 \x01(\x0b\x32\x14.waggle.v1.StoreInfo\x12-\n\ndispatcher\x18\t \x01(\x0b\x32\x19.waggle.v1.DispatcherInfo\x12(\n\x05grace\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05holds\x18\x0b \x01(\x03\x12\'\n\townership\x18\x0c \x01(\x0b\x32\x14.waggle.v1.Ownership\x12\x1f\n\x05rates\x18\x14 \x01(\x0b\x32\x10.waggle.v1.Rates\x12(\n\npool_rates\x18\x15 \x03(\x0b\x32\x14.waggle.v1.PoolRates\x12\"\n\x04room\x18\x16 \x01(\x0b\x32\x14.waggle.v1.StoreRoom\":\n\tPoolRates\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x1f\n\x05rates\x18\x02 \x01(\x0b\x32\x10.waggle.v1.Rates\"H\n\tStoreRoom\x12\x12\n\nused_bytes\x18\x01 \x01(\x03\x12\x13\n\x0blimit_bytes\x18\x02 \x01(\x03\x12\x12\n\nfree_bytes\x18\x03 \x01(\x03\"\xe8\x06\n\tOwnership\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06owning\x18\x03 \x01(\x08\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12.\n\nsince_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x61way_shards\x18\x06 \x03(\x05\x12\x35\n\x12ownerless_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12;\n\x18total_ownerless_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07\x63hanges\x18\t \x01(\x03\x12\x13\n\x0bself_fences\x18\n \x01(\x03\x12\x38\n\x14last_self_fence_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06groups\x18\x0c \x01(\x03\x12\x13\n\x0bgroup_bytes\x18\r \x01(\x03\x12\x31\n\x0egroup_duration\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0egroups_refused\x18\x0f \x01(\x03\x12\x30\n\rload_duration\x18\x10 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0citems_loaded\x18\x11 \x01(\x03\x12\x17\n\x0fitems_rewritten\x18\x12 \x01(\x03\x12\x15\n\ritems_deleted\x18\x13 \x01(\x03\x12\x12\n\nlost_tasks\x18\x14 \x01(\x03\x12\x0f\n\x07standby\x18\x15 \x01(\t\x12\x1e\n\x16shards_without_standby\x18\x16 \x01(\x05\x12;\n\x18without_standby_duration\x18\x17 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10takeovers_forced\x18\x18 \x01(\x03\x12\x16\n\x0etakeovers_warm\x18\x19 \x01(\x03\x12\x18\n\x10takeovers_loaded\x18\x1a \x01(\x03\x12\x16\n\x0erecent_changes\x18\x1b \x01(\x03\x12\x35\n\x11last_refused_time\x18\x1c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"T\n\rStoreCounters\x12\x0f\n\x07granted\x18\x01 \x01(\x03\x12\x0f\n\x07settled\x18\x02 \x01(\x03\x12\x0f\n\x07\x65xpired\x18\x03 \x01(\x03\x12\x10\n\x08orphaned\x18\x04 \x01(\x03\"a\n\tStoreInfo\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x01(\x05\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\"\x9d\x01\n\x0e\x44ispatcherInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12)\n\x06uptime\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0eparked_fetches\x18\x04 \x01(\x03\x12\x19\n\x11heartbeat_streams\x18\x05 \x01(\x03\x12\x10\n\x08\x64raining\x18\x06 \x01(\x08\"]\n\x11ListLeasesRequest\x12!\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"S\n\x12ListLeasesResponse\x12$\n\x06leases\x18\x01 \x03(\x0b\x32\x14.waggle.v1.HeldLease\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"s\n\tHeldLease\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0b\n\x03url\x18\x04 \x01(\t\x12&\n\x06holder\x18\x05 \x01(\x0b\x32\x16.waggle.v1.LeaseHolder\"\x8c\x01\n\x15ListCollectorsRequest\x12!\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Filter\x12)\n\x06states\x18\x02 \x03(\x0e\x32\x19.waggle.v1.CollectorState\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"[\n\x16ListCollectorsResponse\x12(\n\ncollectors\x18\x01 \x03(\x0b\x32\x14.waggle.v1.Collector\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x0e\x45xplainRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0c\n\x04pool\x18\x04 \x01(\t\"\xd2\x01\n\x0f\x45xplainResponse\x12\'\n\x05gates\x18\x01 \x03(\x0b\x32\x18.waggle.v1.ExplainedGate\x12+\n\x08opens_in\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07maps_to\x18\x03 \x01(\t\x12\x0f\n\x07unknown\x18\x04 \x01(\x08\x12\r\n\x05notes\x18\x05 \x03(\t\x12\x0e\n\x06partly\x18\x06 \x01(\x08\x12(\n\nlast_error\x18\x07 \x01(\x0b\x32\x14.waggle.v1.TaskError\"\x15\n\x13ListFindingsRequest\"\xab\x01\n\x14ListFindingsResponse\x12$\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x12.waggle.v1.Finding\x12\x0f\n\x07sources\x18\x02 \x01(\x03\x12\x12\n\nsources_ok\x18\x03 \x01(\x03\x12\x15\n\rall_looked_at\x18\x04 \x01(\x08\x12\x31\n\rnext_due_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x04\n\x07\x46inding\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.waggle.v1.FindingKind\x12.\n\nsince_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63ount\x18\x03 \x01(\x03\x12\r\n\x05names\x18\x04 \x03(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x11\n\tnext_step\x18\x06 \x01(\t\x12#\n\x06source\x18\x07 \x01(\x0b\x32\x11.waggle.v1.SourceH\x00\x12)\n\tcollector\x18\x08 \x01(\x0b\x32\x14.waggle.v1.CollectorH\x00\x12%\n\x05lease\x18\t \x01(\x0b\x32\x14.waggle.v1.HeldLeaseH\x00\x12\x1f\n\x04hold\x18\n \x01(\x0b\x32\x0f.waggle.v1.HoldH\x00\x12\x1f\n\x04pool\x18\x0b \x01(\x0b\x32\x0f.waggle.v1.PoolH\x00\x12!\n\x05queue\x18\x0c \x01(\x0b\x32\x10.waggle.v1.QueueH\x00\x12\'\n\x04task\x18\r \x01(\x0b\x32\x17.waggle.v1.ReleasedTaskH\x00\x12#\n\x05gates\x18\x0e \x03(\x0b\x32\x14.waggle.v1.GateCount\x12+\n\x08max_hold\x18\x0f \x01(\x0b\x32\x19.google.protobuf.DurationB\x07\n\x05worst\"=\n\tGateCount\x12!\n\x04kind\x18\x01 \x01(\x0e\x32\x13.waggle.v1.GateKind\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"p\n\rExplainedGate\x12\x1d\n\x04gate\x18\x01 \x01(\x0b\x32\x0f.waggle.v1.Gate\x12\x1f\n\x02of\x18\x02 \x01(\x0e\x32\x13.waggle.v1.HeldKind\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x11\n\topened_by\x18\x04 \x01(\t\"b\n\x04Pool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cready_queues\x18\x02 \x01(\x03\x12\x16\n\x0ewaiting_queues\x18\x03 \x01(\x03\x12\x1e\n\x05holds\x18\x04 \x03(\x0b\x32\x0f.waggle.v1.Hold\"9\n\x10ListPoolsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"L\n\x11ListPoolsResponse\x12\x1e\n\x05pools\x18\x01 \x03(\x0b\x32\x0f.waggle.v1.Pool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xad\x01\n\nAuditEntry\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0c\n\x04said\x18\x03 \x01(\t\x12\x0c\n\x04\x66rom\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0e\n\x06target\x18\x06 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x07 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\"L\n\x17ListAuditEntriesRequest\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x18ListAuditEntriesResponse\x12&\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x15.waggle.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"K\n\x17ReleaseCollectorRequest\x12\x14\n\x0c\x63ollector_id\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\",\n\x18ReleaseCollectorResponse\x12\x10\n\x08identity\x18\x01 \x01(\t\"8\n\x14\x45xplainAccessRequest\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\"6\n\x15\x45xplainAccessResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0c\n\x04text\x18\x02 \x01(\t\"=\n\x10MoveOwnerRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"3\n\x11MoveOwnerResponse\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0f\n\x07standby\x18\x02 \x01(\t*\xac\x05\n\x0b\x46indingKind\x12\x1c\n\x18\x46INDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46INDING_KIND_DISPATCHER\x10\x01\x12\x16\n\x12\x46INDING_KIND_STORE\x10\x02\x12\x15\n\x11\x46INDING_KIND_HELD\x10\x03\x12\x1a\n\x16\x46INDING_KIND_COLLECTOR\x10\x04\x12\x16\n\x12\x46INDING_KIND_STUCK\x10\x05\x12\x1d\n\x19\x46INDING_KIND_NO_COLLECTOR\x10\x06\x12\x15\n\x11\x46INDING_KIND_HUNG\x10\x07\x12\x18\n\x14\x46INDING_KIND_HANDLER\x10\x08\x12\x19\n\x15\x46INDING_KIND_RELEASED\x10\t\x12\x18\n\x14\x46INDING_KIND_BLOCKED\x10\n\x12\x16\n\x12\x46INDING_KIND_NEVER\x10\x0b\x12\x18\n\x14\x46INDING_KIND_FAILING\x10\x0c\x12\x1b\n\x17\x46INDING_KIND_BACKED_OFF\x10\r\x12\x15\n\x11\x46INDING_KIND_LATE\x10\x0e\x12\x15\n\x11\x46INDING_KIND_DEAD\x10\x0f\x12\x15\n\x11\x46INDING_KIND_GONE\x10\x10\x12\x15\n\x11\x46INDING_KIND_IDLE\x10\x11\x12\x17\n\x13\x46INDING_KIND_UNREAD\x10\x12\x12\x16\n\x12\x46INDING_KIND_MOVED\x10\x13\x12\x15\n\x11\x46INDING_KIND_DEAF\x10\x14\x12\x1d\n\x19\x46INDING_KIND_FETCHES_FAIL\x10\x15\x12\x1c\n\x18\x46INDING_KIND_CERTIFICATE\x10\x16\x12\x16\n\x12\x46INDING_KIND_CLOCK\x10\x17\x12\x1b\n\x17\x46INDING_KIND_PAGES_FAIL\x10\x18\x12\x15\n\x11\x46INDING_KIND_ROOM\x10\x19*\x92\x01\n\x08HeldKind\x12\x19\n\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eHELD_KIND_TASK\x10\x01\x12\x14\n\x10HELD_KIND_SOURCE\x10\x02\x12\x13\n\x0fHELD_KIND_QUEUE\x10\x03\x12\x12\n\x0eHELD_KIND_POOL\x10\x04\x12\x18\n\x14HELD_KIND_EVERYTHING\x10\x05\x32\xa6\x06\n\x0c\x41\x64minService\x12\x43\n\x08GetStats\x12\x1a.waggle.v1.GetStatsRequest\x1a\x1b.waggle.v1.GetStatsResponse\x12I\n\nListLeases\x12\x1c.waggle.v1.ListLeasesRequest\x1a\x1d.waggle.v1.ListLeasesResponse\x12U\n\x0eListCollectors\x12 .waggle.v1.ListCollectorsRequest\x1a!.waggle.v1.ListCollectorsResponse\x12@\n\x07\x45xplain\x12\x19.waggle.v1.ExplainRequest\x1a\x1a.waggle.v1.ExplainResponse\x12O\n\x0cListFindings\x12\x1e.waggle.v1.ListFindingsRequest\x1a\x1f.waggle.v1.ListFindingsResponse\x12\x46\n\tListPools\x12\x1b.waggle.v1.ListPoolsRequest\x1a\x1c.waggle.v1.ListPoolsResponse\x12[\n\x10ListAuditEntries\x12\".waggle.v1.ListAuditEntriesRequest\x1a#.waggle.v1.ListAuditEntriesResponse\x12[\n\x10ReleaseCollector\x12\".waggle.v1.ReleaseCollectorRequest\x1a#.waggle.v1.ReleaseCollectorResponse\x12R\n\rExplainAccess\x12\x1f.waggle.v1.ExplainAccessRequest\x1a .waggle.v1.ExplainAccessResponse\x12\x46\n\tMoveOwner\x12\x1b.waggle.v1.MoveOwnerRequest\x1a\x1c.waggle.v1.MoveOwnerResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,70 +42,74 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'waggle.v1.admin_service_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1'
-  _globals['_FINDINGKIND']._serialized_start=4563
-  _globals['_FINDINGKIND']._serialized_end=5141
-  _globals['_HELDKIND']._serialized_start=5144
-  _globals['_HELDKIND']._serialized_end=5290
-  _globals['_GETSTATSREQUEST']._serialized_start=273
-  _globals['_GETSTATSREQUEST']._serialized_end=290
-  _globals['_GETSTATSRESPONSE']._serialized_start=293
-  _globals['_GETSTATSRESPONSE']._serialized_end=684
-  _globals['_OWNERSHIP']._serialized_start=687
-  _globals['_OWNERSHIP']._serialized_end=1559
-  _globals['_STORECOUNTERS']._serialized_start=1561
-  _globals['_STORECOUNTERS']._serialized_end=1645
-  _globals['_STOREINFO']._serialized_start=1647
-  _globals['_STOREINFO']._serialized_end=1744
-  _globals['_DISPATCHERINFO']._serialized_start=1747
-  _globals['_DISPATCHERINFO']._serialized_end=1904
-  _globals['_LISTLEASESREQUEST']._serialized_start=1906
-  _globals['_LISTLEASESREQUEST']._serialized_end=1999
-  _globals['_LISTLEASESRESPONSE']._serialized_start=2001
-  _globals['_LISTLEASESRESPONSE']._serialized_end=2084
-  _globals['_HELDLEASE']._serialized_start=2086
-  _globals['_HELDLEASE']._serialized_end=2201
-  _globals['_LISTCOLLECTORSREQUEST']._serialized_start=2204
-  _globals['_LISTCOLLECTORSREQUEST']._serialized_end=2344
-  _globals['_LISTCOLLECTORSRESPONSE']._serialized_start=2346
-  _globals['_LISTCOLLECTORSRESPONSE']._serialized_end=2437
-  _globals['_EXPLAINREQUEST']._serialized_start=2439
-  _globals['_EXPLAINREQUEST']._serialized_end=2520
-  _globals['_EXPLAINRESPONSE']._serialized_start=2523
-  _globals['_EXPLAINRESPONSE']._serialized_end=2733
-  _globals['_LISTFINDINGSREQUEST']._serialized_start=2735
-  _globals['_LISTFINDINGSREQUEST']._serialized_end=2756
-  _globals['_LISTFINDINGSRESPONSE']._serialized_start=2759
-  _globals['_LISTFINDINGSRESPONSE']._serialized_end=2930
-  _globals['_FINDING']._serialized_start=2933
-  _globals['_FINDING']._serialized_end=3446
-  _globals['_GATECOUNT']._serialized_start=3448
-  _globals['_GATECOUNT']._serialized_end=3509
-  _globals['_EXPLAINEDGATE']._serialized_start=3511
-  _globals['_EXPLAINEDGATE']._serialized_end=3623
-  _globals['_POOL']._serialized_start=3625
-  _globals['_POOL']._serialized_end=3723
-  _globals['_LISTPOOLSREQUEST']._serialized_start=3725
-  _globals['_LISTPOOLSREQUEST']._serialized_end=3782
-  _globals['_LISTPOOLSRESPONSE']._serialized_start=3784
-  _globals['_LISTPOOLSRESPONSE']._serialized_end=3860
-  _globals['_AUDITENTRY']._serialized_start=3863
-  _globals['_AUDITENTRY']._serialized_end=4036
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=4038
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=4114
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=4116
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=4207
-  _globals['_RELEASECOLLECTORREQUEST']._serialized_start=4209
-  _globals['_RELEASECOLLECTORREQUEST']._serialized_end=4284
-  _globals['_RELEASECOLLECTORRESPONSE']._serialized_start=4286
-  _globals['_RELEASECOLLECTORRESPONSE']._serialized_end=4330
-  _globals['_EXPLAINACCESSREQUEST']._serialized_start=4332
-  _globals['_EXPLAINACCESSREQUEST']._serialized_end=4388
-  _globals['_EXPLAINACCESSRESPONSE']._serialized_start=4390
-  _globals['_EXPLAINACCESSRESPONSE']._serialized_end=4444
-  _globals['_MOVEOWNERREQUEST']._serialized_start=4446
-  _globals['_MOVEOWNERREQUEST']._serialized_end=4507
-  _globals['_MOVEOWNERRESPONSE']._serialized_start=4509
-  _globals['_MOVEOWNERRESPONSE']._serialized_end=4560
-  _globals['_ADMINSERVICE']._serialized_start=5293
-  _globals['_ADMINSERVICE']._serialized_end=6099
+  _globals['_FINDINGKIND']._serialized_start=4831
+  _globals['_FINDINGKIND']._serialized_end=5515
+  _globals['_HELDKIND']._serialized_start=5518
+  _globals['_HELDKIND']._serialized_end=5664
+  _globals['_GETSTATSREQUEST']._serialized_start=296
+  _globals['_GETSTATSREQUEST']._serialized_end=313
+  _globals['_GETSTATSRESPONSE']._serialized_start=316
+  _globals['_GETSTATSRESPONSE']._serialized_end=818
+  _globals['_POOLRATES']._serialized_start=820
+  _globals['_POOLRATES']._serialized_end=878
+  _globals['_STOREROOM']._serialized_start=880
+  _globals['_STOREROOM']._serialized_end=952
+  _globals['_OWNERSHIP']._serialized_start=955
+  _globals['_OWNERSHIP']._serialized_end=1827
+  _globals['_STORECOUNTERS']._serialized_start=1829
+  _globals['_STORECOUNTERS']._serialized_end=1913
+  _globals['_STOREINFO']._serialized_start=1915
+  _globals['_STOREINFO']._serialized_end=2012
+  _globals['_DISPATCHERINFO']._serialized_start=2015
+  _globals['_DISPATCHERINFO']._serialized_end=2172
+  _globals['_LISTLEASESREQUEST']._serialized_start=2174
+  _globals['_LISTLEASESREQUEST']._serialized_end=2267
+  _globals['_LISTLEASESRESPONSE']._serialized_start=2269
+  _globals['_LISTLEASESRESPONSE']._serialized_end=2352
+  _globals['_HELDLEASE']._serialized_start=2354
+  _globals['_HELDLEASE']._serialized_end=2469
+  _globals['_LISTCOLLECTORSREQUEST']._serialized_start=2472
+  _globals['_LISTCOLLECTORSREQUEST']._serialized_end=2612
+  _globals['_LISTCOLLECTORSRESPONSE']._serialized_start=2614
+  _globals['_LISTCOLLECTORSRESPONSE']._serialized_end=2705
+  _globals['_EXPLAINREQUEST']._serialized_start=2707
+  _globals['_EXPLAINREQUEST']._serialized_end=2788
+  _globals['_EXPLAINRESPONSE']._serialized_start=2791
+  _globals['_EXPLAINRESPONSE']._serialized_end=3001
+  _globals['_LISTFINDINGSREQUEST']._serialized_start=3003
+  _globals['_LISTFINDINGSREQUEST']._serialized_end=3024
+  _globals['_LISTFINDINGSRESPONSE']._serialized_start=3027
+  _globals['_LISTFINDINGSRESPONSE']._serialized_end=3198
+  _globals['_FINDING']._serialized_start=3201
+  _globals['_FINDING']._serialized_end=3714
+  _globals['_GATECOUNT']._serialized_start=3716
+  _globals['_GATECOUNT']._serialized_end=3777
+  _globals['_EXPLAINEDGATE']._serialized_start=3779
+  _globals['_EXPLAINEDGATE']._serialized_end=3891
+  _globals['_POOL']._serialized_start=3893
+  _globals['_POOL']._serialized_end=3991
+  _globals['_LISTPOOLSREQUEST']._serialized_start=3993
+  _globals['_LISTPOOLSREQUEST']._serialized_end=4050
+  _globals['_LISTPOOLSRESPONSE']._serialized_start=4052
+  _globals['_LISTPOOLSRESPONSE']._serialized_end=4128
+  _globals['_AUDITENTRY']._serialized_start=4131
+  _globals['_AUDITENTRY']._serialized_end=4304
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=4306
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=4382
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=4384
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=4475
+  _globals['_RELEASECOLLECTORREQUEST']._serialized_start=4477
+  _globals['_RELEASECOLLECTORREQUEST']._serialized_end=4552
+  _globals['_RELEASECOLLECTORRESPONSE']._serialized_start=4554
+  _globals['_RELEASECOLLECTORRESPONSE']._serialized_end=4598
+  _globals['_EXPLAINACCESSREQUEST']._serialized_start=4600
+  _globals['_EXPLAINACCESSREQUEST']._serialized_end=4656
+  _globals['_EXPLAINACCESSRESPONSE']._serialized_start=4658
+  _globals['_EXPLAINACCESSRESPONSE']._serialized_end=4712
+  _globals['_MOVEOWNERREQUEST']._serialized_start=4714
+  _globals['_MOVEOWNERREQUEST']._serialized_end=4775
+  _globals['_MOVEOWNERRESPONSE']._serialized_start=4777
+  _globals['_MOVEOWNERRESPONSE']._serialized_end=4828
+  _globals['_ADMINSERVICE']._serialized_start=5667
+  _globals['_ADMINSERVICE']._serialized_end=6473
 # @@protoc_insertion_point(module_scope)

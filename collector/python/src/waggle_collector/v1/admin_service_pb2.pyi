@@ -7,6 +7,7 @@ from waggle_collector.v1 import filter_pb2 as _filter_pb2
 from waggle_collector.v1 import gate_pb2 as _gate_pb2
 from waggle_collector.v1 import hold_pb2 as _hold_pb2
 from waggle_collector.v1 import queue_pb2 as _queue_pb2
+from waggle_collector.v1 import rates_pb2 as _rates_pb2
 from waggle_collector.v1 import source_pb2 as _source_pb2
 from waggle_collector.v1 import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
@@ -42,6 +43,10 @@ class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINDING_KIND_MOVED: _ClassVar[FindingKind]
     FINDING_KIND_DEAF: _ClassVar[FindingKind]
     FINDING_KIND_FETCHES_FAIL: _ClassVar[FindingKind]
+    FINDING_KIND_CERTIFICATE: _ClassVar[FindingKind]
+    FINDING_KIND_CLOCK: _ClassVar[FindingKind]
+    FINDING_KIND_PAGES_FAIL: _ClassVar[FindingKind]
+    FINDING_KIND_ROOM: _ClassVar[FindingKind]
 
 class HeldKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -73,6 +78,10 @@ FINDING_KIND_UNREAD: FindingKind
 FINDING_KIND_MOVED: FindingKind
 FINDING_KIND_DEAF: FindingKind
 FINDING_KIND_FETCHES_FAIL: FindingKind
+FINDING_KIND_CERTIFICATE: FindingKind
+FINDING_KIND_CLOCK: FindingKind
+FINDING_KIND_PAGES_FAIL: FindingKind
+FINDING_KIND_ROOM: FindingKind
 HELD_KIND_UNSPECIFIED: HeldKind
 HELD_KIND_TASK: HeldKind
 HELD_KIND_SOURCE: HeldKind
@@ -85,7 +94,7 @@ class GetStatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("tasks", "queues", "leases", "oldest_overdue_lease", "collectors", "counters", "store", "dispatcher", "grace", "holds", "ownership")
+    __slots__ = ("tasks", "queues", "leases", "oldest_overdue_lease", "collectors", "counters", "store", "dispatcher", "grace", "holds", "ownership", "rates", "pool_rates", "room")
     TASKS_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +106,9 @@ class GetStatsResponse(_message.Message):
     GRACE_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     OWNERSHIP_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
+    POOL_RATES_FIELD_NUMBER: _ClassVar[int]
+    ROOM_FIELD_NUMBER: _ClassVar[int]
     tasks: _task_pb2.TaskCounts
     queues: int
     leases: int
@@ -108,7 +120,28 @@ class GetStatsResponse(_message.Message):
     grace: _duration_pb2.Duration
     holds: int
     ownership: Ownership
-    def __init__(self, tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., queues: _Optional[int] = ..., leases: _Optional[int] = ..., oldest_overdue_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., collectors: _Optional[int] = ..., counters: _Optional[_Union[StoreCounters, _Mapping]] = ..., store: _Optional[_Union[StoreInfo, _Mapping]] = ..., dispatcher: _Optional[_Union[DispatcherInfo, _Mapping]] = ..., grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., holds: _Optional[int] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ...) -> None: ...
+    rates: _rates_pb2.Rates
+    pool_rates: _containers.RepeatedCompositeFieldContainer[PoolRates]
+    room: StoreRoom
+    def __init__(self, tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., queues: _Optional[int] = ..., leases: _Optional[int] = ..., oldest_overdue_lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., collectors: _Optional[int] = ..., counters: _Optional[_Union[StoreCounters, _Mapping]] = ..., store: _Optional[_Union[StoreInfo, _Mapping]] = ..., dispatcher: _Optional[_Union[DispatcherInfo, _Mapping]] = ..., grace: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., holds: _Optional[int] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ..., pool_rates: _Optional[_Iterable[_Union[PoolRates, _Mapping]]] = ..., room: _Optional[_Union[StoreRoom, _Mapping]] = ...) -> None: ...
+
+class PoolRates(_message.Message):
+    __slots__ = ("pool", "rates")
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    rates: _rates_pb2.Rates
+    def __init__(self, pool: _Optional[str] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ...) -> None: ...
+
+class StoreRoom(_message.Message):
+    __slots__ = ("used_bytes", "limit_bytes", "free_bytes")
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    used_bytes: int
+    limit_bytes: int
+    free_bytes: int
+    def __init__(self, used_bytes: _Optional[int] = ..., limit_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ...) -> None: ...
 
 class Ownership(_message.Message):
     __slots__ = ("owner", "address", "owning", "epoch", "since_time", "away_shards", "ownerless_duration", "total_ownerless_duration", "changes", "self_fences", "last_self_fence_time", "groups", "group_bytes", "group_duration", "groups_refused", "load_duration", "items_loaded", "items_rewritten", "items_deleted", "lost_tasks", "standby", "shards_without_standby", "without_standby_duration", "takeovers_forced", "takeovers_warm", "takeovers_loaded", "recent_changes", "last_refused_time")

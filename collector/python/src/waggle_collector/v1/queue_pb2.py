@@ -25,9 +25,10 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from waggle_collector.v1 import gate_pb2 as waggle_dot_v1_dot_gate__pb2
+from waggle_collector.v1 import rates_pb2 as waggle_dot_v1_dot_rates__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\"\xe4\x02\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x08settings\x18\x02 \x01(\x0b\x32\x18.waggle.v1.QueueSettings\x12\x14\n\x0crule_pattern\x18\x03 \x01(\t\x12\x0e\n\x06leased\x18\x04 \x01(\x03\x12\x0f\n\x07waiting\x18\x05 \x01(\x03\x12\r\n\x05pools\x18\x06 \x03(\t\x12\x33\n\x10next_grant_delay\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1e\n\x05gates\x18\x08 \x03(\x0b\x32\x0f.waggle.v1.Gate\x12\x12\n\nblock_step\x18\t \x01(\x05\x12\x0c\n\x04slot\x18\n \x01(\x05\x12.\n\x0bqueue_delay\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07maps_to\x18\x0c \x01(\t\x12\x0f\n\x07unknown\x18\r \x01(\x08\x12\x12\n\nheld_pools\x18\x0e \x03(\t\"\xc6\x01\n\rQueueSettings\x12,\n\tmin_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rmax_in_flight\x18\x02 \x01(\x05\x12\x14\n\x0c\x64\x65lay_factor\x18\x03 \x01(\x01\x12,\n\tmax_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tmax_block\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xdc\x02\n\tQueueRule\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12,\n\tmin_delay\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\rmax_in_flight\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x64\x65lay_factor\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12,\n\tmax_delay\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tmax_block\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\n\n\x02\x62y\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12/\n\x0bupdate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x10\n\x0e_max_in_flightB\x0f\n\r_delay_factorB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x15waggle/v1/rates.proto\"\x85\x03\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x08settings\x18\x02 \x01(\x0b\x32\x18.waggle.v1.QueueSettings\x12\x14\n\x0crule_pattern\x18\x03 \x01(\t\x12\x0e\n\x06leased\x18\x04 \x01(\x03\x12\x0f\n\x07waiting\x18\x05 \x01(\x03\x12\r\n\x05pools\x18\x06 \x03(\t\x12\x33\n\x10next_grant_delay\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1e\n\x05gates\x18\x08 \x03(\x0b\x32\x0f.waggle.v1.Gate\x12\x12\n\nblock_step\x18\t \x01(\x05\x12\x0c\n\x04slot\x18\n \x01(\x05\x12.\n\x0bqueue_delay\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07maps_to\x18\x0c \x01(\t\x12\x0f\n\x07unknown\x18\r \x01(\x08\x12\x12\n\nheld_pools\x18\x0e \x03(\t\x12\x1f\n\x05rates\x18\x19 \x01(\x0b\x32\x10.waggle.v1.Rates\"\xc6\x01\n\rQueueSettings\x12,\n\tmin_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rmax_in_flight\x18\x02 \x01(\x05\x12\x14\n\x0c\x64\x65lay_factor\x18\x03 \x01(\x01\x12,\n\tmax_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tmax_block\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xdc\x02\n\tQueueRule\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12,\n\tmin_delay\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\rmax_in_flight\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x64\x65lay_factor\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12,\n\tmax_delay\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tmax_block\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\n\n\x02\x62y\x18\x08 \x01(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12/\n\x0bupdate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x10\n\x0e_max_in_flightB\x0f\n\r_delay_factorB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +36,10 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'waggle.v1.queue_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1'
-  _globals['_QUEUE']._serialized_start=124
-  _globals['_QUEUE']._serialized_end=480
-  _globals['_QUEUESETTINGS']._serialized_start=483
-  _globals['_QUEUESETTINGS']._serialized_end=681
-  _globals['_QUEUERULE']._serialized_start=684
-  _globals['_QUEUERULE']._serialized_end=1032
+  _globals['_QUEUE']._serialized_start=147
+  _globals['_QUEUE']._serialized_end=536
+  _globals['_QUEUESETTINGS']._serialized_start=539
+  _globals['_QUEUESETTINGS']._serialized_end=737
+  _globals['_QUEUERULE']._serialized_start=740
+  _globals['_QUEUERULE']._serialized_end=1088
 # @@protoc_insertion_point(module_scope)

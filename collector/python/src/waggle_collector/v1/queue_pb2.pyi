@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from waggle_collector.v1 import gate_pb2 as _gate_pb2
+from waggle_collector.v1 import rates_pb2 as _rates_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -12,7 +13,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Queue(_message.Message):
-    __slots__ = ("name", "settings", "rule_pattern", "leased", "waiting", "pools", "next_grant_delay", "gates", "block_step", "slot", "queue_delay", "maps_to", "unknown", "held_pools")
+    __slots__ = ("name", "settings", "rule_pattern", "leased", "waiting", "pools", "next_grant_delay", "gates", "block_step", "slot", "queue_delay", "maps_to", "unknown", "held_pools", "rates")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     RULE_PATTERN_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +28,7 @@ class Queue(_message.Message):
     MAPS_TO_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     HELD_POOLS_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
     name: str
     settings: QueueSettings
     rule_pattern: str
@@ -41,7 +43,8 @@ class Queue(_message.Message):
     maps_to: str
     unknown: bool
     held_pools: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Union[QueueSettings, _Mapping]] = ..., rule_pattern: _Optional[str] = ..., leased: _Optional[int] = ..., waiting: _Optional[int] = ..., pools: _Optional[_Iterable[str]] = ..., next_grant_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., block_step: _Optional[int] = ..., slot: _Optional[int] = ..., queue_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., maps_to: _Optional[str] = ..., unknown: bool = ..., held_pools: _Optional[_Iterable[str]] = ...) -> None: ...
+    rates: _rates_pb2.Rates
+    def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Union[QueueSettings, _Mapping]] = ..., rule_pattern: _Optional[str] = ..., leased: _Optional[int] = ..., waiting: _Optional[int] = ..., pools: _Optional[_Iterable[str]] = ..., next_grant_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., block_step: _Optional[int] = ..., slot: _Optional[int] = ..., queue_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., maps_to: _Optional[str] = ..., unknown: bool = ..., held_pools: _Optional[_Iterable[str]] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ...) -> None: ...
 
 class QueueSettings(_message.Message):
     __slots__ = ("min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block")

@@ -27,7 +27,7 @@ from waggle_collector.v1 import filter_pb2 as waggle_dot_v1_dot_filter__pb2
 from waggle_collector.v1 import queue_pb2 as waggle_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dwaggle/v1/queue_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x16waggle/v1/filter.proto\x1a\x15waggle/v1/queue.proto\"\x1f\n\x0fGetQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"3\n\x10GetQueueResponse\x12\x1f\n\x05queue\x18\x01 \x01(\x0b\x32\x10.waggle.v1.Queue\"]\n\x11ListQueuesRequest\x12!\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"O\n\x12ListQueuesResponse\x12 \n\x06queues\x18\x01 \x03(\x0b\x32\x10.waggle.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x94\x01\n\x13SetQueueRuleRequest\x12\"\n\x04rule\x18\x01 \x01(\x0b\x32\x14.waggle.v1.QueueRule\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\x12/\n\x0bupdate_mask\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"H\n\x14SetQueueRuleResponse\x12\"\n\x04rule\x18\x01 \x01(\x0b\x32\x14.waggle.v1.QueueRule\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\">\n\x15ListQueueRulesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"d\n\x16ListQueueRulesResponse\x12#\n\x05rules\x18\x01 \x03(\x0b\x32\x14.waggle.v1.QueueRule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\"S\n\x16\x44\x65leteQueueRuleRequest\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\"K\n\x17\x44\x65leteQueueRuleResponse\x12\"\n\x04rule\x18\x01 \x01(\x0b\x32\x14.waggle.v1.QueueRule\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t2\xa0\x03\n\x0cQueueService\x12\x43\n\x08GetQueue\x12\x1a.waggle.v1.GetQueueRequest\x1a\x1b.waggle.v1.GetQueueResponse\x12I\n\nListQueues\x12\x1c.waggle.v1.ListQueuesRequest\x1a\x1d.waggle.v1.ListQueuesResponse\x12O\n\x0cSetQueueRule\x12\x1e.waggle.v1.SetQueueRuleRequest\x1a\x1f.waggle.v1.SetQueueRuleResponse\x12U\n\x0eListQueueRules\x12 .waggle.v1.ListQueueRulesRequest\x1a!.waggle.v1.ListQueueRulesResponse\x12X\n\x0f\x44\x65leteQueueRule\x12!.waggle.v1.DeleteQueueRuleRequest\x1a\".waggle.v1.DeleteQueueRuleResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dwaggle/v1/queue_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x16waggle/v1/filter.proto\x1a\x15waggle/v1/queue.proto\"\x1f\n\x0fGetQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"3\n\x10GetQueueResponse\x12\x1f\n\x05queue\x18\x01 \x01(\x0b\x32\x10.waggle.v1.Queue\"\xa2\x01\n\x11ListQueuesRequest\x12!\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12$\n\x05order\x18\x04 \x01(\x0e\x32\x15.waggle.v1.QueueOrder\x12\x0c\n\x04held\x18\x05 \x01(\x08\x12\x0f\n\x07\x62locked\x18\x06 \x01(\x08\"O\n\x12ListQueuesResponse\x12 \n\x06queues\x18\x01 \x03(\x0b\x32\x10.waggle.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x94\x01\n\x13SetQueueRuleRequest\x12\"\n\x04rule\x18\x01 \x01(\x0b\x32\x14.waggle.v1.QueueRule\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\x12/\n\x0bupdate_mask\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"H\n\x14SetQueueRuleResponse\x12\"\n\x04rule\x18\x01 \x01(\x0b\x32\x14.waggle.v1.QueueRule\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\">\n\x15ListQueueRulesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"d\n\x16ListQueueRulesResponse\x12#\n\x05rules\x18\x01 \x03(\x0b\x32\x14.waggle.v1.QueueRule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\"S\n\x16\x44\x65leteQueueRuleRequest\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04\x65tag\x18\x04 \x01(\t\"K\n\x17\x44\x65leteQueueRuleResponse\x12\"\n\x04rule\x18\x01 \x01(\x0b\x32\x14.waggle.v1.QueueRule\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t*B\n\nQueueOrder\x12\x1b\n\x17QUEUE_ORDER_UNSPECIFIED\x10\x00\x12\x17\n\x13QUEUE_ORDER_WAITING\x10\x01\x32\xa0\x03\n\x0cQueueService\x12\x43\n\x08GetQueue\x12\x1a.waggle.v1.GetQueueRequest\x1a\x1b.waggle.v1.GetQueueResponse\x12I\n\nListQueues\x12\x1c.waggle.v1.ListQueuesRequest\x1a\x1d.waggle.v1.ListQueuesResponse\x12O\n\x0cSetQueueRule\x12\x1e.waggle.v1.SetQueueRuleRequest\x1a\x1f.waggle.v1.SetQueueRuleResponse\x12U\n\x0eListQueueRules\x12 .waggle.v1.ListQueueRulesRequest\x1a!.waggle.v1.ListQueueRulesResponse\x12X\n\x0f\x44\x65leteQueueRule\x12!.waggle.v1.DeleteQueueRuleRequest\x1a\".waggle.v1.DeleteQueueRuleResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,26 +35,28 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'waggle.v1.queue_service_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1'
+  _globals['_QUEUEORDER']._serialized_start=1010
+  _globals['_QUEUEORDER']._serialized_end=1076
   _globals['_GETQUEUEREQUEST']._serialized_start=125
   _globals['_GETQUEUEREQUEST']._serialized_end=156
   _globals['_GETQUEUERESPONSE']._serialized_start=158
   _globals['_GETQUEUERESPONSE']._serialized_end=209
-  _globals['_LISTQUEUESREQUEST']._serialized_start=211
-  _globals['_LISTQUEUESREQUEST']._serialized_end=304
-  _globals['_LISTQUEUESRESPONSE']._serialized_start=306
-  _globals['_LISTQUEUESRESPONSE']._serialized_end=385
-  _globals['_SETQUEUERULEREQUEST']._serialized_start=388
-  _globals['_SETQUEUERULEREQUEST']._serialized_end=536
-  _globals['_SETQUEUERULERESPONSE']._serialized_start=538
-  _globals['_SETQUEUERULERESPONSE']._serialized_end=610
-  _globals['_LISTQUEUERULESREQUEST']._serialized_start=612
-  _globals['_LISTQUEUERULESREQUEST']._serialized_end=674
-  _globals['_LISTQUEUERULESRESPONSE']._serialized_start=676
-  _globals['_LISTQUEUERULESRESPONSE']._serialized_end=776
-  _globals['_DELETEQUEUERULEREQUEST']._serialized_start=778
-  _globals['_DELETEQUEUERULEREQUEST']._serialized_end=861
-  _globals['_DELETEQUEUERULERESPONSE']._serialized_start=863
-  _globals['_DELETEQUEUERULERESPONSE']._serialized_end=938
-  _globals['_QUEUESERVICE']._serialized_start=941
-  _globals['_QUEUESERVICE']._serialized_end=1357
+  _globals['_LISTQUEUESREQUEST']._serialized_start=212
+  _globals['_LISTQUEUESREQUEST']._serialized_end=374
+  _globals['_LISTQUEUESRESPONSE']._serialized_start=376
+  _globals['_LISTQUEUESRESPONSE']._serialized_end=455
+  _globals['_SETQUEUERULEREQUEST']._serialized_start=458
+  _globals['_SETQUEUERULEREQUEST']._serialized_end=606
+  _globals['_SETQUEUERULERESPONSE']._serialized_start=608
+  _globals['_SETQUEUERULERESPONSE']._serialized_end=680
+  _globals['_LISTQUEUERULESREQUEST']._serialized_start=682
+  _globals['_LISTQUEUERULESREQUEST']._serialized_end=744
+  _globals['_LISTQUEUERULESRESPONSE']._serialized_start=746
+  _globals['_LISTQUEUERULESRESPONSE']._serialized_end=846
+  _globals['_DELETEQUEUERULEREQUEST']._serialized_start=848
+  _globals['_DELETEQUEUERULEREQUEST']._serialized_end=931
+  _globals['_DELETEQUEUERULERESPONSE']._serialized_start=933
+  _globals['_DELETEQUEUERULERESPONSE']._serialized_end=1008
+  _globals['_QUEUESERVICE']._serialized_start=1079
+  _globals['_QUEUESERVICE']._serialized_end=1495
 # @@protoc_insertion_point(module_scope)

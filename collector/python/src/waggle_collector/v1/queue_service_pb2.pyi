@@ -2,12 +2,20 @@ from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from waggle_collector.v1 import filter_pb2 as _filter_pb2
 from waggle_collector.v1 import queue_pb2 as _queue_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class QueueOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    QUEUE_ORDER_UNSPECIFIED: _ClassVar[QueueOrder]
+    QUEUE_ORDER_WAITING: _ClassVar[QueueOrder]
+QUEUE_ORDER_UNSPECIFIED: QueueOrder
+QUEUE_ORDER_WAITING: QueueOrder
 
 class GetQueueRequest(_message.Message):
     __slots__ = ("name",)
@@ -22,14 +30,20 @@ class GetQueueResponse(_message.Message):
     def __init__(self, queue: _Optional[_Union[_queue_pb2.Queue, _Mapping]] = ...) -> None: ...
 
 class ListQueuesRequest(_message.Message):
-    __slots__ = ("filter", "page_size", "page_token")
+    __slots__ = ("filter", "page_size", "page_token", "order", "held", "blocked")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_FIELD_NUMBER: _ClassVar[int]
     filter: _filter_pb2.Filter
     page_size: int
     page_token: str
-    def __init__(self, filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    order: QueueOrder
+    held: bool
+    blocked: bool
+    def __init__(self, filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., order: _Optional[_Union[QueueOrder, str]] = ..., held: bool = ..., blocked: bool = ...) -> None: ...
 
 class ListQueuesResponse(_message.Message):
     __slots__ = ("queues", "next_page_token")

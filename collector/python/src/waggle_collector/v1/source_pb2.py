@@ -26,10 +26,11 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from waggle_collector.v1 import gate_pb2 as waggle_dot_v1_dot_gate__pb2
 from waggle_collector.v1 import hold_pb2 as waggle_dot_v1_dot_hold__pb2
+from waggle_collector.v1 import rates_pb2 as waggle_dot_v1_dot_rates__pb2
 from waggle_collector.v1 import task_pb2 as waggle_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16waggle/v1/source.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\xf0\x01\n\x06Source\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12#\n\x04spec\x18\x03 \x01(\x0b\x32\x15.waggle.v1.SourceSpec\x12\'\n\x06status\x18\x04 \x01(\x0b\x32\x17.waggle.v1.SourceStatus\x12\x0c\n\x04\x65tag\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x91\x06\n\nSourceSpec\x12\n\n\x02id\x18\x01 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x31\n\x06labels\x18\x03 \x03(\x0b\x32!.waggle.v1.SourceSpec.LabelsEntry\x12\r\n\x05scope\x18\x04 \x01(\t\x12\x1e\n\x05seeds\x18\x05 \x03(\x0b\x32\x0f.waggle.v1.Seed\x12\x0c\n\x04pool\x18\x06 \x01(\t\x12%\n\x08schedule\x18\x07 \x01(\x0b\x32\x13.waggle.v1.Schedule\x12*\n\x0b\x66irst_crawl\x18\x08 \x01(\x0e\x32\x15.waggle.v1.FirstCrawl\x12\x15\n\x08priority\x18\t \x01(\x05H\x00\x88\x01\x01\x12\x31\n\x0elease_duration\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08max_hold\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12%\n\x05retry\x18\x0c \x01(\x0b\x32\x16.waggle.v1.RetryPolicy\x12+\n\x08remember\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rrevisit_after\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12!\n\x06\x66ollow\x18\x0f \x01(\x0b\x32\x11.waggle.v1.Follow\x12\x1c\n\x0fmax_outstanding\x18\x10 \x01(\x03H\x01\x88\x01\x01\x12\x35\n\x08metadata\x18\x11 \x03(\x0b\x32#.waggle.v1.SourceSpec.MetadataEntry\x12\x0f\n\x07payload\x18\x12 \x01(\x0c\x12\x17\n\x0f\x63\x61nonical_rules\x18\x13 \x01(\x05\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_priorityB\x12\n\x10_max_outstanding\"=\n\x04Seed\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\"\xc6\x01\n\x08Schedule\x12*\n\x05\x65very\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x0e\n\x04\x63ron\x18\x02 \x01(\tH\x00\x12\'\n\x08\x61\x64\x61ptive\x18\x05 \x01(\x0b\x32\x13.waggle.v1.AdaptiveH\x00\x12\x11\n\ttime_zone\x18\x03 \x01(\t\x12\x0f\n\x07revisit\x18\x04 \x01(\x08\x12)\n\x06jitter\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x06\n\x04rule\"l\n\x08\x41\x64\x61ptive\x12/\n\x0cmin_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cmax_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xf9\x01\n\x0bRetryPolicy\x12\x19\n\x0cmax_attempts\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1c\n\x0fmax_expirations\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x1a\n\rmax_throttled\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12.\n\x0bmin_backoff\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bmax_backoff\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0f\n\r_max_attemptsB\x12\n\x10_max_expirationsB\x10\n\x0e_max_throttled\"e\n\x06\x46ollow\x12\x16\n\tmax_depth\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0b\x61llow_hosts\x18\x02 \x03(\t\x12\x0f\n\x07include\x18\x03 \x03(\t\x12\x0f\n\x07\x65xclude\x18\x04 \x03(\tB\x0c\n\n_max_depth\"\xb2\x06\n\x0cSourceStatus\x12\'\n\x06health\x18\x01 \x01(\x0e\x32\x17.waggle.v1.SourceHealth\x12\x1e\n\x05holds\x18\x02 \x03(\x0b\x32\x0f.waggle.v1.Hold\x12#\n\x07\x62reaker\x18\x03 \x01(\x0b\x32\x12.waggle.v1.Breaker\x12\x18\n\x10pending_versions\x18\x04 \x01(\x03\x12$\n\x05tasks\x18\x05 \x01(\x0b\x32\x15.waggle.v1.TaskCounts\x12\x35\n\x11last_success_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1c\n\x14\x63onsecutive_failures\x18\x07 \x01(\x03\x12\x31\n\rnext_due_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x03lag\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07limited\x18\n \x01(\x03\x12(\n\nlast_error\x18\x0b \x01(\x0b\x32\x14.waggle.v1.TaskError\x12\x35\n\x11last_failure_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0boutstanding\x18\r \x01(\x03\x12\x1e\n\x05gates\x18\x0e \x03(\x0b\x32\x0f.waggle.v1.Gate\x12\x34\n\x11shortest_interval\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10longest_interval\x18\x10 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x63\x61nceled_seeds\x18\x11 \x01(\x03\x12\x19\n\x11\x63ollector_unknown\x18\x12 \x01(\x08\x12*\n\x08\x66iltered\x18\x13 \x03(\x0b\x32\x18.waggle.v1.FilteredLinks\x12/\n\x0ereleased_tasks\x18\x14 \x03(\x0b\x32\x17.waggle.v1.ReleasedTask\x12\"\n\x05moves\x18\x15 \x03(\x0b\x32\x13.waggle.v1.SeedMove\"W\n\x08SeedMove\x12\x10\n\x08seed_url\x18\x01 \x01(\t\x12\x10\n\x08moved_to\x18\x02 \x01(\t\x12\x19\n\x11moved_for_good_to\x18\x03 \x01(\t\x12\x0c\n\x04\x61way\x18\x04 \x01(\x08\"\x86\x01\n\x0cReleasedTask\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x10\n\x08releases\x18\x03 \x01(\x05\x12\x14\n\x0c\x63ollector_id\x18\x04 \x01(\t\x12\x30\n\x0crelease_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"G\n\rFilteredLinks\x12\'\n\x06reason\x18\x01 \x01(\x0e\x32\x17.waggle.v1.FilterReason\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"6\n\x07\x42reaker\x12\x17\n\x0fgiven_up_cycles\x18\x01 \x01(\x05\x12\x12\n\ndead_seeds\x18\x02 \x01(\x03*V\n\nFirstCrawl\x12\x1b\n\x17\x46IRST_CRAWL_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46IRST_CRAWL_NOW\x10\x01\x12\x16\n\x12\x46IRST_CRAWL_SPREAD\x10\x02*\xc5\x01\n\x0cSourceHealth\x12\x1d\n\x19SOURCE_HEALTH_UNSPECIFIED\x10\x00\x12\x14\n\x10SOURCE_HEALTH_OK\x10\x01\x12\x16\n\x12SOURCE_HEALTH_LATE\x10\x02\x12\x19\n\x15SOURCE_HEALTH_FAILING\x10\x03\x12\x1c\n\x18SOURCE_HEALTH_BACKED_OFF\x10\x04\x12\x16\n\x12SOURCE_HEALTH_HELD\x10\x05\x12\x17\n\x13SOURCE_HEALTH_STUCK\x10\x06\x42\x39Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16waggle/v1/source.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x14waggle/v1/hold.proto\x1a\x15waggle/v1/rates.proto\x1a\x14waggle/v1/task.proto\"\xf0\x01\n\x06Source\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12#\n\x04spec\x18\x03 \x01(\x0b\x32\x15.waggle.v1.SourceSpec\x12\'\n\x06status\x18\x04 \x01(\x0b\x32\x17.waggle.v1.SourceStatus\x12\x0c\n\x04\x65tag\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x91\x06\n\nSourceSpec\x12\n\n\x02id\x18\x01 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x31\n\x06labels\x18\x03 \x03(\x0b\x32!.waggle.v1.SourceSpec.LabelsEntry\x12\r\n\x05scope\x18\x04 \x01(\t\x12\x1e\n\x05seeds\x18\x05 \x03(\x0b\x32\x0f.waggle.v1.Seed\x12\x0c\n\x04pool\x18\x06 \x01(\t\x12%\n\x08schedule\x18\x07 \x01(\x0b\x32\x13.waggle.v1.Schedule\x12*\n\x0b\x66irst_crawl\x18\x08 \x01(\x0e\x32\x15.waggle.v1.FirstCrawl\x12\x15\n\x08priority\x18\t \x01(\x05H\x00\x88\x01\x01\x12\x31\n\x0elease_duration\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08max_hold\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12%\n\x05retry\x18\x0c \x01(\x0b\x32\x16.waggle.v1.RetryPolicy\x12+\n\x08remember\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rrevisit_after\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12!\n\x06\x66ollow\x18\x0f \x01(\x0b\x32\x11.waggle.v1.Follow\x12\x1c\n\x0fmax_outstanding\x18\x10 \x01(\x03H\x01\x88\x01\x01\x12\x35\n\x08metadata\x18\x11 \x03(\x0b\x32#.waggle.v1.SourceSpec.MetadataEntry\x12\x0f\n\x07payload\x18\x12 \x01(\x0c\x12\x17\n\x0f\x63\x61nonical_rules\x18\x13 \x01(\x05\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_priorityB\x12\n\x10_max_outstanding\"=\n\x04Seed\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\"\xc6\x01\n\x08Schedule\x12*\n\x05\x65very\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x0e\n\x04\x63ron\x18\x02 \x01(\tH\x00\x12\'\n\x08\x61\x64\x61ptive\x18\x05 \x01(\x0b\x32\x13.waggle.v1.AdaptiveH\x00\x12\x11\n\ttime_zone\x18\x03 \x01(\t\x12\x0f\n\x07revisit\x18\x04 \x01(\x08\x12)\n\x06jitter\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x06\n\x04rule\"l\n\x08\x41\x64\x61ptive\x12/\n\x0cmin_interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cmax_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xf9\x01\n\x0bRetryPolicy\x12\x19\n\x0cmax_attempts\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1c\n\x0fmax_expirations\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x1a\n\rmax_throttled\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12.\n\x0bmin_backoff\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bmax_backoff\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0f\n\r_max_attemptsB\x12\n\x10_max_expirationsB\x10\n\x0e_max_throttled\"e\n\x06\x46ollow\x12\x16\n\tmax_depth\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0b\x61llow_hosts\x18\x02 \x03(\t\x12\x0f\n\x07include\x18\x03 \x03(\t\x12\x0f\n\x07\x65xclude\x18\x04 \x03(\tB\x0c\n\n_max_depth\"\xd3\x06\n\x0cSourceStatus\x12\'\n\x06health\x18\x01 \x01(\x0e\x32\x17.waggle.v1.SourceHealth\x12\x1e\n\x05holds\x18\x02 \x03(\x0b\x32\x0f.waggle.v1.Hold\x12#\n\x07\x62reaker\x18\x03 \x01(\x0b\x32\x12.waggle.v1.Breaker\x12\x18\n\x10pending_versions\x18\x04 \x01(\x03\x12$\n\x05tasks\x18\x05 \x01(\x0b\x32\x15.waggle.v1.TaskCounts\x12\x35\n\x11last_success_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1c\n\x14\x63onsecutive_failures\x18\x07 \x01(\x03\x12\x31\n\rnext_due_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x03lag\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07limited\x18\n \x01(\x03\x12(\n\nlast_error\x18\x0b \x01(\x0b\x32\x14.waggle.v1.TaskError\x12\x35\n\x11last_failure_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0boutstanding\x18\r \x01(\x03\x12\x1e\n\x05gates\x18\x0e \x03(\x0b\x32\x0f.waggle.v1.Gate\x12\x34\n\x11shortest_interval\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10longest_interval\x18\x10 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x63\x61nceled_seeds\x18\x11 \x01(\x03\x12\x19\n\x11\x63ollector_unknown\x18\x12 \x01(\x08\x12*\n\x08\x66iltered\x18\x13 \x03(\x0b\x32\x18.waggle.v1.FilteredLinks\x12/\n\x0ereleased_tasks\x18\x14 \x03(\x0b\x32\x17.waggle.v1.ReleasedTask\x12\"\n\x05moves\x18\x15 \x03(\x0b\x32\x13.waggle.v1.SeedMove\x12\x1f\n\x05rates\x18( \x01(\x0b\x32\x10.waggle.v1.Rates\"W\n\x08SeedMove\x12\x10\n\x08seed_url\x18\x01 \x01(\t\x12\x10\n\x08moved_to\x18\x02 \x01(\t\x12\x19\n\x11moved_for_good_to\x18\x03 \x01(\t\x12\x0c\n\x04\x61way\x18\x04 \x01(\x08\"\x86\x01\n\x0cReleasedTask\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x10\n\x08releases\x18\x03 \x01(\x05\x12\x14\n\x0c\x63ollector_id\x18\x04 \x01(\t\x12\x30\n\x0crelease_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"G\n\rFilteredLinks\x12\'\n\x06reason\x18\x01 \x01(\x0e\x32\x17.waggle.v1.FilterReason\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"6\n\x07\x42reaker\x12\x17\n\x0fgiven_up_cycles\x18\x01 \x01(\x05\x12\x12\n\ndead_seeds\x18\x02 \x01(\x03*V\n\nFirstCrawl\x12\x1b\n\x17\x46IRST_CRAWL_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46IRST_CRAWL_NOW\x10\x01\x12\x16\n\x12\x46IRST_CRAWL_SPREAD\x10\x02*\xc5\x01\n\x0cSourceHealth\x12\x1d\n\x19SOURCE_HEALTH_UNSPECIFIED\x10\x00\x12\x14\n\x10SOURCE_HEALTH_OK\x10\x01\x12\x16\n\x12SOURCE_HEALTH_LATE\x10\x02\x12\x19\n\x15SOURCE_HEALTH_FAILING\x10\x03\x12\x1c\n\x18SOURCE_HEALTH_BACKED_OFF\x10\x04\x12\x16\n\x12SOURCE_HEALTH_HELD\x10\x05\x12\x17\n\x13SOURCE_HEALTH_STUCK\x10\x06\x42\x39Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,36 +42,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SOURCESPEC_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_SOURCESPEC_METADATAENTRY']._loaded_options = None
   _globals['_SOURCESPEC_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_FIRSTCRAWL']._serialized_start=3104
-  _globals['_FIRSTCRAWL']._serialized_end=3190
-  _globals['_SOURCEHEALTH']._serialized_start=3193
-  _globals['_SOURCEHEALTH']._serialized_end=3390
-  _globals['_SOURCE']._serialized_start=169
-  _globals['_SOURCE']._serialized_end=409
-  _globals['_SOURCESPEC']._serialized_start=412
-  _globals['_SOURCESPEC']._serialized_end=1197
-  _globals['_SOURCESPEC_LABELSENTRY']._serialized_start=1070
-  _globals['_SOURCESPEC_LABELSENTRY']._serialized_end=1115
-  _globals['_SOURCESPEC_METADATAENTRY']._serialized_start=1117
-  _globals['_SOURCESPEC_METADATAENTRY']._serialized_end=1164
-  _globals['_SEED']._serialized_start=1199
-  _globals['_SEED']._serialized_end=1260
-  _globals['_SCHEDULE']._serialized_start=1263
-  _globals['_SCHEDULE']._serialized_end=1461
-  _globals['_ADAPTIVE']._serialized_start=1463
-  _globals['_ADAPTIVE']._serialized_end=1571
-  _globals['_RETRYPOLICY']._serialized_start=1574
-  _globals['_RETRYPOLICY']._serialized_end=1823
-  _globals['_FOLLOW']._serialized_start=1825
-  _globals['_FOLLOW']._serialized_end=1926
-  _globals['_SOURCESTATUS']._serialized_start=1929
-  _globals['_SOURCESTATUS']._serialized_end=2747
-  _globals['_SEEDMOVE']._serialized_start=2749
-  _globals['_SEEDMOVE']._serialized_end=2836
-  _globals['_RELEASEDTASK']._serialized_start=2839
-  _globals['_RELEASEDTASK']._serialized_end=2973
-  _globals['_FILTEREDLINKS']._serialized_start=2975
-  _globals['_FILTEREDLINKS']._serialized_end=3046
-  _globals['_BREAKER']._serialized_start=3048
-  _globals['_BREAKER']._serialized_end=3102
+  _globals['_FIRSTCRAWL']._serialized_start=3160
+  _globals['_FIRSTCRAWL']._serialized_end=3246
+  _globals['_SOURCEHEALTH']._serialized_start=3249
+  _globals['_SOURCEHEALTH']._serialized_end=3446
+  _globals['_SOURCE']._serialized_start=192
+  _globals['_SOURCE']._serialized_end=432
+  _globals['_SOURCESPEC']._serialized_start=435
+  _globals['_SOURCESPEC']._serialized_end=1220
+  _globals['_SOURCESPEC_LABELSENTRY']._serialized_start=1093
+  _globals['_SOURCESPEC_LABELSENTRY']._serialized_end=1138
+  _globals['_SOURCESPEC_METADATAENTRY']._serialized_start=1140
+  _globals['_SOURCESPEC_METADATAENTRY']._serialized_end=1187
+  _globals['_SEED']._serialized_start=1222
+  _globals['_SEED']._serialized_end=1283
+  _globals['_SCHEDULE']._serialized_start=1286
+  _globals['_SCHEDULE']._serialized_end=1484
+  _globals['_ADAPTIVE']._serialized_start=1486
+  _globals['_ADAPTIVE']._serialized_end=1594
+  _globals['_RETRYPOLICY']._serialized_start=1597
+  _globals['_RETRYPOLICY']._serialized_end=1846
+  _globals['_FOLLOW']._serialized_start=1848
+  _globals['_FOLLOW']._serialized_end=1949
+  _globals['_SOURCESTATUS']._serialized_start=1952
+  _globals['_SOURCESTATUS']._serialized_end=2803
+  _globals['_SEEDMOVE']._serialized_start=2805
+  _globals['_SEEDMOVE']._serialized_end=2892
+  _globals['_RELEASEDTASK']._serialized_start=2895
+  _globals['_RELEASEDTASK']._serialized_end=3029
+  _globals['_FILTEREDLINKS']._serialized_start=3031
+  _globals['_FILTEREDLINKS']._serialized_end=3102
+  _globals['_BREAKER']._serialized_start=3104
+  _globals['_BREAKER']._serialized_end=3158
 # @@protoc_insertion_point(module_scope)

@@ -4,6 +4,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from waggle_collector.v1 import gate_pb2 as _gate_pb2
 from waggle_collector.v1 import hold_pb2 as _hold_pb2
+from waggle_collector.v1 import rates_pb2 as _rates_pb2
 from waggle_collector.v1 import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -179,7 +180,7 @@ class Follow(_message.Message):
     def __init__(self, max_depth: _Optional[int] = ..., allow_hosts: _Optional[_Iterable[str]] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SourceStatus(_message.Message):
-    __slots__ = ("health", "holds", "breaker", "pending_versions", "tasks", "last_success_time", "consecutive_failures", "next_due_time", "lag", "limited", "last_error", "last_failure_time", "outstanding", "gates", "shortest_interval", "longest_interval", "canceled_seeds", "collector_unknown", "filtered", "released_tasks", "moves")
+    __slots__ = ("health", "holds", "breaker", "pending_versions", "tasks", "last_success_time", "consecutive_failures", "next_due_time", "lag", "limited", "last_error", "last_failure_time", "outstanding", "gates", "shortest_interval", "longest_interval", "canceled_seeds", "collector_unknown", "filtered", "released_tasks", "moves", "rates")
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     BREAKER_FIELD_NUMBER: _ClassVar[int]
@@ -201,6 +202,7 @@ class SourceStatus(_message.Message):
     FILTERED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_TASKS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
     health: SourceHealth
     holds: _containers.RepeatedCompositeFieldContainer[_hold_pb2.Hold]
     breaker: Breaker
@@ -222,7 +224,8 @@ class SourceStatus(_message.Message):
     filtered: _containers.RepeatedCompositeFieldContainer[FilteredLinks]
     released_tasks: _containers.RepeatedCompositeFieldContainer[ReleasedTask]
     moves: _containers.RepeatedCompositeFieldContainer[SeedMove]
-    def __init__(self, health: _Optional[_Union[SourceHealth, str]] = ..., holds: _Optional[_Iterable[_Union[_hold_pb2.Hold, _Mapping]]] = ..., breaker: _Optional[_Union[Breaker, _Mapping]] = ..., pending_versions: _Optional[int] = ..., tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., last_success_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., consecutive_failures: _Optional[int] = ..., next_due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., limited: _Optional[int] = ..., last_error: _Optional[_Union[_task_pb2.TaskError, _Mapping]] = ..., last_failure_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., outstanding: _Optional[int] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., shortest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., longest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., canceled_seeds: _Optional[int] = ..., collector_unknown: bool = ..., filtered: _Optional[_Iterable[_Union[FilteredLinks, _Mapping]]] = ..., released_tasks: _Optional[_Iterable[_Union[ReleasedTask, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[SeedMove, _Mapping]]] = ...) -> None: ...
+    rates: _rates_pb2.Rates
+    def __init__(self, health: _Optional[_Union[SourceHealth, str]] = ..., holds: _Optional[_Iterable[_Union[_hold_pb2.Hold, _Mapping]]] = ..., breaker: _Optional[_Union[Breaker, _Mapping]] = ..., pending_versions: _Optional[int] = ..., tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., last_success_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., consecutive_failures: _Optional[int] = ..., next_due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., limited: _Optional[int] = ..., last_error: _Optional[_Union[_task_pb2.TaskError, _Mapping]] = ..., last_failure_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., outstanding: _Optional[int] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., shortest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., longest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., canceled_seeds: _Optional[int] = ..., collector_unknown: bool = ..., filtered: _Optional[_Iterable[_Union[FilteredLinks, _Mapping]]] = ..., released_tasks: _Optional[_Iterable[_Union[ReleasedTask, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[SeedMove, _Mapping]]] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ...) -> None: ...
 
 class SeedMove(_message.Message):
     __slots__ = ("seed_url", "moved_to", "moved_for_good_to", "away")

@@ -43,6 +43,8 @@ type Options struct {
 	// the death of the process nothing. 0 syncs each batch before it is acknowledged; SyncNever syncs only full segments.
 	SyncEvery time.Duration
 	Logger    *zap.Logger
+	// Kept is called with each batch that is kept, and the time since its first entry; nil: nobody wants that.
+	Kept func(bytes int, took time.Duration)
 }
 
 // SyncNever as Options.SyncEvery leaves it to the operating system when the current segment reaches the disk.
@@ -79,6 +81,7 @@ type Log struct {
 	written  uint64 // ... that is in a file
 	synced   uint64 // ... that is on the disk
 	queue    []*batch
+	writing  *batch // was taken out of the queue; nil: none
 	free     []byte // a buffer for the next batch, or nil
 	claimed  int64  // bytes that reserved entries and those in queue may take
 	spare    disk.File
@@ -94,6 +97,7 @@ type batch struct {
 	count   int
 	claimed int64
 	commit  *Commit
+	began   time.Time
 }
 
 // Commit is the write of one batch, shared by all whose entries are in it.
@@ -276,7 +280,7 @@ func (l *Log) Append(entry []byte, reserved int) *Commit {
 	if n == 0 || int64(len(l.queue[n-1].buf)+entryHeader+len(entry)) > l.maxBatch() {
 		buf := slices.Grow(l.free[:0], batchHeader)[:batchHeader]
 		l.free = nil
-		l.queue = append(l.queue, &batch{buf: buf, first: l.last, commit: &Commit{done: make(chan struct{})}})
+		l.queue = append(l.queue, &batch{buf: buf, first: l.last, commit: &Commit{done: make(chan struct{})}, began: time.Now()})
 		signal(l.wake)
 	}
 	b := l.queue[len(l.queue)-1]
@@ -286,6 +290,20 @@ func (l *Log) Append(entry []byte, reserved int) *Commit {
 	b.claimed += cost(len(entry))
 	l.claimed += cost(len(entry))
 	return b.commit
+}
+
+// Oldest is when the oldest entry came that is not kept yet; zero: there is none.
+func (l *Log) Oldest() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.writing != nil:
+		return l.writing.began
+	case len(l.queue) > 0:
+		return l.queue[0].began
+	default:
+		return time.Time{}
+	}
 }
 
 // unusable returns why the log takes no more entries, or nil. l.mu is held.

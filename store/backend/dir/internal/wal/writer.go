@@ -29,13 +29,17 @@ func (l *Log) writeBatches() {
 		if l.stuck != nil && l.err == nil {
 			l.opts.Logger.Info("the disk has room again")
 		}
-		l.stuck = nil
+		l.stuck, l.writing = nil, nil
 		b.commit.err = l.err // of a sync in the background, perhaps
+		kept, bytes := l.err == nil && l.opts.Kept != nil, len(b.buf)
 		if cap(b.buf) <= 1<<20 {
 			l.free = b.buf
 		}
 		l.mu.Unlock()
 		close(b.commit.done)
+		if kept {
+			l.opts.Kept(bytes, time.Since(b.began))
+		}
 		runtime.Gosched() // those who waited append again first, so that the next batch has them all
 	}
 }
@@ -47,6 +51,7 @@ func (l *Log) take() *batch {
 		if len(l.queue) > 0 {
 			b := l.queue[0]
 			l.queue = slices.Delete(l.queue, 0, 1)
+			l.writing = b
 			l.mu.Unlock()
 			return b
 		}

@@ -16,6 +16,8 @@ import type { Hold } from "./hold_pb.js";
 import { file_waggle_v1_hold } from "./hold_pb.js";
 import type { Queue } from "./queue_pb.js";
 import { file_waggle_v1_queue } from "./queue_pb.js";
+import type { Rates } from "./rates_pb.js";
+import { file_waggle_v1_rates } from "./rates_pb.js";
 import type { ReleasedTask, Source } from "./source_pb.js";
 import { file_waggle_v1_source } from "./source_pb.js";
 import type { LeaseHolder, TaskCounts, TaskError } from "./task_pb.js";
@@ -26,7 +28,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file waggle/v1/admin_service.proto.
  */
 export const file_waggle_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch13YWdnbGUvdjEvYWRtaW5fc2VydmljZS5wcm90bxIJd2FnZ2xlLnYxIhEKD0dldFN0YXRzUmVxdWVzdCKHAwoQR2V0U3RhdHNSZXNwb25zZRIkCgV0YXNrcxgBIAEoCzIVLndhZ2dsZS52MS5UYXNrQ291bnRzEg4KBnF1ZXVlcxgCIAEoAxIOCgZsZWFzZXMYAyABKAMSNwoUb2xkZXN0X292ZXJkdWVfbGVhc2UYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKY29sbGVjdG9ycxgFIAEoAxIqCghjb3VudGVycxgGIAEoCzIYLndhZ2dsZS52MS5TdG9yZUNvdW50ZXJzEiMKBXN0b3JlGAcgASgLMhQud2FnZ2xlLnYxLlN0b3JlSW5mbxItCgpkaXNwYXRjaGVyGAkgASgLMhkud2FnZ2xlLnYxLkRpc3BhdGNoZXJJbmZvEigKBWdyYWNlGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWhvbGRzGAsgASgDEicKCW93bmVyc2hpcBgMIAEoCzIULndhZ2dsZS52MS5Pd25lcnNoaXAi6AYKCU93bmVyc2hpcBINCgVvd25lchgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEg4KBm93bmluZxgDIAEoCBINCgVlcG9jaBgEIAEoBBIuCgpzaW5jZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgthd2F5X3NoYXJkcxgGIAMoBRI1ChJvd25lcmxlc3NfZHVyYXRpb24YByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SOwoYdG90YWxfb3duZXJsZXNzX2R1cmF0aW9uGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB2NoYW5nZXMYCSABKAMSEwoLc2VsZl9mZW5jZXMYCiABKAMSOAoUbGFzdF9zZWxmX2ZlbmNlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmdyb3VwcxgMIAEoAxITCgtncm91cF9ieXRlcxgNIAEoAxIxCg5ncm91cF9kdXJhdGlvbhgOIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5ncm91cHNfcmVmdXNlZBgPIAEoAxIwCg1sb2FkX2R1cmF0aW9uGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDGl0ZW1zX2xvYWRlZBgRIAEoAxIXCg9pdGVtc19yZXdyaXR0ZW4YEiABKAMSFQoNaXRlbXNfZGVsZXRlZBgTIAEoAxISCgpsb3N0X3Rhc2tzGBQgASgDEg8KB3N0YW5kYnkYFSABKAkSHgoWc2hhcmRzX3dpdGhvdXRfc3RhbmRieRgWIAEoBRI7Chh3aXRob3V0X3N0YW5kYnlfZHVyYXRpb24YFyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGAoQdGFrZW92ZXJzX2ZvcmNlZBgYIAEoAxIWCg50YWtlb3ZlcnNfd2FybRgZIAEoAxIYChB0YWtlb3ZlcnNfbG9hZGVkGBogASgDEhYKDnJlY2VudF9jaGFuZ2VzGBsgASgDEjUKEWxhc3RfcmVmdXNlZF90aW1lGBwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJUCg1TdG9yZUNvdW50ZXJzEg8KB2dyYW50ZWQYASABKAMSDwoHc2V0dGxlZBgCIAEoAxIPCgdleHBpcmVkGAMgASgDEhAKCG9ycGhhbmVkGAQgASgDImEKCVN0b3JlSW5mbxIMCgRraW5kGAEgASgJEg4KBnNoYXJkcxgCIAEoBRIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRmdWxsGAQgASgIIp0BCg5EaXNwYXRjaGVySW5mbxIKCgJpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEikKBnVwdGltZRgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5wYXJrZWRfZmV0Y2hlcxgEIAEoAxIZChFoZWFydGJlYXRfc3RyZWFtcxgFIAEoAxIQCghkcmFpbmluZxgGIAEoCCJdChFMaXN0TGVhc2VzUmVxdWVzdBIhCgZmaWx0ZXIYASABKAsyES53YWdnbGUudjEuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlMKEkxpc3RMZWFzZXNSZXNwb25zZRIkCgZsZWFzZXMYASADKAsyFC53YWdnbGUudjEuSGVsZExlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJzCglIZWxkTGVhc2USDwoHdGFza19pZBgBIAEoCRIRCglzb3VyY2VfaWQYAiABKAkSDQoFcXVldWUYAyABKAkSCwoDdXJsGAQgASgJEiYKBmhvbGRlchgFIAEoCzIWLndhZ2dsZS52MS5MZWFzZUhvbGRlciKMAQoVTGlzdENvbGxlY3RvcnNSZXF1ZXN0EiEKBmZpbHRlchgBIAEoCzIRLndhZ2dsZS52MS5GaWx0ZXISKQoGc3RhdGVzGAIgAygOMhkud2FnZ2xlLnYxLkNvbGxlY3RvclN0YXRlEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlsKFkxpc3RDb2xsZWN0b3JzUmVzcG9uc2USKAoKY29sbGVjdG9ycxgBIAMoCzIULndhZ2dsZS52MS5Db2xsZWN0b3ISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlEKDkV4cGxhaW5SZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSEQoJc291cmNlX2lkGAIgASgJEg0KBXF1ZXVlGAMgASgJEgwKBHBvb2wYBCABKAki0gEKD0V4cGxhaW5SZXNwb25zZRInCgVnYXRlcxgBIAMoCzIYLndhZ2dsZS52MS5FeHBsYWluZWRHYXRlEisKCG9wZW5zX2luGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB21hcHNfdG8YAyABKAkSDwoHdW5rbm93bhgEIAEoCBINCgVub3RlcxgFIAMoCRIOCgZwYXJ0bHkYBiABKAgSKAoKbGFzdF9lcnJvchgHIAEoCzIULndhZ2dsZS52MS5UYXNrRXJyb3IiFQoTTGlzdEZpbmRpbmdzUmVxdWVzdCKrAQoUTGlzdEZpbmRpbmdzUmVzcG9uc2USJAoIZmluZGluZ3MYASADKAsyEi53YWdnbGUudjEuRmluZGluZxIPCgdzb3VyY2VzGAIgASgDEhIKCnNvdXJjZXNfb2sYAyABKAMSFQoNYWxsX2xvb2tlZF9hdBgEIAEoCBIxCg1uZXh0X2R1ZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKBBAoHRmluZGluZxIkCgRraW5kGAEgASgOMhYud2FnZ2xlLnYxLkZpbmRpbmdLaW5kEi4KCnNpbmNlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWNvdW50GAMgASgDEg0KBW5hbWVzGAQgAygJEg8KB21lc3NhZ2UYBSABKAkSEQoJbmV4dF9zdGVwGAYgASgJEiMKBnNvdXJjZRgHIAEoCzIRLndhZ2dsZS52MS5Tb3VyY2VIABIpCgljb2xsZWN0b3IYCCABKAsyFC53YWdnbGUudjEuQ29sbGVjdG9ySAASJQoFbGVhc2UYCSABKAsyFC53YWdnbGUudjEuSGVsZExlYXNlSAASHwoEaG9sZBgKIAEoCzIPLndhZ2dsZS52MS5Ib2xkSAASHwoEcG9vbBgLIAEoCzIPLndhZ2dsZS52MS5Qb29sSAASIQoFcXVldWUYDCABKAsyEC53YWdnbGUudjEuUXVldWVIABInCgR0YXNrGA0gASgLMhcud2FnZ2xlLnYxLlJlbGVhc2VkVGFza0gAEiMKBWdhdGVzGA4gAygLMhQud2FnZ2xlLnYxLkdhdGVDb3VudBIrCghtYXhfaG9sZBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIHCgV3b3JzdCI9CglHYXRlQ291bnQSIQoEa2luZBgBIAEoDjITLndhZ2dsZS52MS5HYXRlS2luZBINCgVjb3VudBgCIAEoAyJwCg1FeHBsYWluZWRHYXRlEh0KBGdhdGUYASABKAsyDy53YWdnbGUudjEuR2F0ZRIfCgJvZhgCIAEoDjITLndhZ2dsZS52MS5IZWxkS2luZBIMCgRuYW1lGAMgASgJEhEKCW9wZW5lZF9ieRgEIAEoCSJiCgRQb29sEgwKBG5hbWUYASABKAkSFAoMcmVhZHlfcXVldWVzGAIgASgDEhYKDndhaXRpbmdfcXVldWVzGAMgASgDEh4KBWhvbGRzGAQgAygLMg8ud2FnZ2xlLnYxLkhvbGQiOQoQTGlzdFBvb2xzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJMChFMaXN0UG9vbHNSZXNwb25zZRIeCgVwb29scxgBIAMoCzIPLndhZ2dsZS52MS5Qb29sEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKtAQoKQXVkaXRFbnRyeRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJieRgCIAEoCRIMCgRzYWlkGAMgASgJEgwKBGZyb20YBCABKAkSDgoGbWV0aG9kGAUgASgJEg4KBnRhcmdldBgGIAEoCRIOCgZiZWZvcmUYByABKAkSDQoFYWZ0ZXIYCCABKAkSDgoGcmVhc29uGAkgASgJIkwKF0xpc3RBdWRpdEVudHJpZXNSZXF1ZXN0EgoKAmJ5GAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlsKGExpc3RBdWRpdEVudHJpZXNSZXNwb25zZRImCgdlbnRyaWVzGAEgAygLMhUud2FnZ2xlLnYxLkF1ZGl0RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIksKF1JlbGVhc2VDb2xsZWN0b3JSZXF1ZXN0EhQKDGNvbGxlY3Rvcl9pZBgBIAEoCRIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkiLAoYUmVsZWFzZUNvbGxlY3RvclJlc3BvbnNlEhAKCGlkZW50aXR5GAEgASgJIjgKFEV4cGxhaW5BY2Nlc3NSZXF1ZXN0Eg4KBm1ldGhvZBgBIAEoCRIQCghpZGVudGl0eRgCIAEoCSI2ChVFeHBsYWluQWNjZXNzUmVzcG9uc2USDwoHYWxsb3dlZBgBIAEoCBIMCgR0ZXh0GAIgASgJIj0KEE1vdmVPd25lclJlcXVlc3QSDQoFb3duZXIYASABKAkSCgoCYnkYAiABKAkSDgoGcmVhc29uGAMgASgJIjMKEU1vdmVPd25lclJlc3BvbnNlEg0KBW93bmVyGAEgASgJEg8KB3N0YW5kYnkYAiABKAkqwgQKC0ZpbmRpbmdLaW5kEhwKGEZJTkRJTkdfS0lORF9VTlNQRUNJRklFRBAAEhsKF0ZJTkRJTkdfS0lORF9ESVNQQVRDSEVSEAESFgoSRklORElOR19LSU5EX1NUT1JFEAISFQoRRklORElOR19LSU5EX0hFTEQQAxIaChZGSU5ESU5HX0tJTkRfQ09MTEVDVE9SEAQSFgoSRklORElOR19LSU5EX1NUVUNLEAUSHQoZRklORElOR19LSU5EX05PX0NPTExFQ1RPUhAGEhUKEUZJTkRJTkdfS0lORF9IVU5HEAcSGAoURklORElOR19LSU5EX0hBTkRMRVIQCBIZChVGSU5ESU5HX0tJTkRfUkVMRUFTRUQQCRIYChRGSU5ESU5HX0tJTkRfQkxPQ0tFRBAKEhYKEkZJTkRJTkdfS0lORF9ORVZFUhALEhgKFEZJTkRJTkdfS0lORF9GQUlMSU5HEAwSGwoXRklORElOR19LSU5EX0JBQ0tFRF9PRkYQDRIVChFGSU5ESU5HX0tJTkRfTEFURRAOEhUKEUZJTkRJTkdfS0lORF9ERUFEEA8SFQoRRklORElOR19LSU5EX0dPTkUQEBIVChFGSU5ESU5HX0tJTkRfSURMRRAREhcKE0ZJTkRJTkdfS0lORF9VTlJFQUQQEhIWChJGSU5ESU5HX0tJTkRfTU9WRUQQExIVChFGSU5ESU5HX0tJTkRfREVBRhAUEh0KGUZJTkRJTkdfS0lORF9GRVRDSEVTX0ZBSUwQFSqSAQoISGVsZEtpbmQSGQoVSEVMRF9LSU5EX1VOU1BFQ0lGSUVEEAASEgoOSEVMRF9LSU5EX1RBU0sQARIUChBIRUxEX0tJTkRfU09VUkNFEAISEwoPSEVMRF9LSU5EX1FVRVVFEAMSEgoOSEVMRF9LSU5EX1BPT0wQBBIYChRIRUxEX0tJTkRfRVZFUllUSElORxAFMqYGCgxBZG1pblNlcnZpY2USQwoIR2V0U3RhdHMSGi53YWdnbGUudjEuR2V0U3RhdHNSZXF1ZXN0Ghsud2FnZ2xlLnYxLkdldFN0YXRzUmVzcG9uc2USSQoKTGlzdExlYXNlcxIcLndhZ2dsZS52MS5MaXN0TGVhc2VzUmVxdWVzdBodLndhZ2dsZS52MS5MaXN0TGVhc2VzUmVzcG9uc2USVQoOTGlzdENvbGxlY3RvcnMSIC53YWdnbGUudjEuTGlzdENvbGxlY3RvcnNSZXF1ZXN0GiEud2FnZ2xlLnYxLkxpc3RDb2xsZWN0b3JzUmVzcG9uc2USQAoHRXhwbGFpbhIZLndhZ2dsZS52MS5FeHBsYWluUmVxdWVzdBoaLndhZ2dsZS52MS5FeHBsYWluUmVzcG9uc2USTwoMTGlzdEZpbmRpbmdzEh4ud2FnZ2xlLnYxLkxpc3RGaW5kaW5nc1JlcXVlc3QaHy53YWdnbGUudjEuTGlzdEZpbmRpbmdzUmVzcG9uc2USRgoJTGlzdFBvb2xzEhsud2FnZ2xlLnYxLkxpc3RQb29sc1JlcXVlc3QaHC53YWdnbGUudjEuTGlzdFBvb2xzUmVzcG9uc2USWwoQTGlzdEF1ZGl0RW50cmllcxIiLndhZ2dsZS52MS5MaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBojLndhZ2dsZS52MS5MaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USWwoQUmVsZWFzZUNvbGxlY3RvchIiLndhZ2dsZS52MS5SZWxlYXNlQ29sbGVjdG9yUmVxdWVzdBojLndhZ2dsZS52MS5SZWxlYXNlQ29sbGVjdG9yUmVzcG9uc2USUgoNRXhwbGFpbkFjY2VzcxIfLndhZ2dsZS52MS5FeHBsYWluQWNjZXNzUmVxdWVzdBogLndhZ2dsZS52MS5FeHBsYWluQWNjZXNzUmVzcG9uc2USRgoJTW92ZU93bmVyEhsud2FnZ2xlLnYxLk1vdmVPd25lclJlcXVlc3QaHC53YWdnbGUudjEuTW92ZU93bmVyUmVzcG9uc2VCOVo3Z2l0aHViLmNvbS93YWdnbGUtY3Jhd2wvd2FnZ2xlL3Byb3RvL3dhZ2dsZS92MTt3YWdnbGV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_collector, file_waggle_v1_filter, file_waggle_v1_gate, file_waggle_v1_hold, file_waggle_v1_queue, file_waggle_v1_source, file_waggle_v1_task]);
+  fileDesc("Ch13YWdnbGUvdjEvYWRtaW5fc2VydmljZS5wcm90bxIJd2FnZ2xlLnYxIhEKD0dldFN0YXRzUmVxdWVzdCL2AwoQR2V0U3RhdHNSZXNwb25zZRIkCgV0YXNrcxgBIAEoCzIVLndhZ2dsZS52MS5UYXNrQ291bnRzEg4KBnF1ZXVlcxgCIAEoAxIOCgZsZWFzZXMYAyABKAMSNwoUb2xkZXN0X292ZXJkdWVfbGVhc2UYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKY29sbGVjdG9ycxgFIAEoAxIqCghjb3VudGVycxgGIAEoCzIYLndhZ2dsZS52MS5TdG9yZUNvdW50ZXJzEiMKBXN0b3JlGAcgASgLMhQud2FnZ2xlLnYxLlN0b3JlSW5mbxItCgpkaXNwYXRjaGVyGAkgASgLMhkud2FnZ2xlLnYxLkRpc3BhdGNoZXJJbmZvEigKBWdyYWNlGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWhvbGRzGAsgASgDEicKCW93bmVyc2hpcBgMIAEoCzIULndhZ2dsZS52MS5Pd25lcnNoaXASHwoFcmF0ZXMYFCABKAsyEC53YWdnbGUudjEuUmF0ZXMSKAoKcG9vbF9yYXRlcxgVIAMoCzIULndhZ2dsZS52MS5Qb29sUmF0ZXMSIgoEcm9vbRgWIAEoCzIULndhZ2dsZS52MS5TdG9yZVJvb20iOgoJUG9vbFJhdGVzEgwKBHBvb2wYASABKAkSHwoFcmF0ZXMYAiABKAsyEC53YWdnbGUudjEuUmF0ZXMiSAoJU3RvcmVSb29tEhIKCnVzZWRfYnl0ZXMYASABKAMSEwoLbGltaXRfYnl0ZXMYAiABKAMSEgoKZnJlZV9ieXRlcxgDIAEoAyLoBgoJT3duZXJzaGlwEg0KBW93bmVyGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDgoGb3duaW5nGAMgASgIEg0KBWVwb2NoGAQgASgEEi4KCnNpbmNlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2F3YXlfc2hhcmRzGAYgAygFEjUKEm93bmVybGVzc19kdXJhdGlvbhgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI7Chh0b3RhbF9vd25lcmxlc3NfZHVyYXRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDwoHY2hhbmdlcxgJIAEoAxITCgtzZWxmX2ZlbmNlcxgKIAEoAxI4ChRsYXN0X3NlbGZfZmVuY2VfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZ3JvdXBzGAwgASgDEhMKC2dyb3VwX2J5dGVzGA0gASgDEjEKDmdyb3VwX2R1cmF0aW9uGA4gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDmdyb3Vwc19yZWZ1c2VkGA8gASgDEjAKDWxvYWRfZHVyYXRpb24YECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoMaXRlbXNfbG9hZGVkGBEgASgDEhcKD2l0ZW1zX3Jld3JpdHRlbhgSIAEoAxIVCg1pdGVtc19kZWxldGVkGBMgASgDEhIKCmxvc3RfdGFza3MYFCABKAMSDwoHc3RhbmRieRgVIAEoCRIeChZzaGFyZHNfd2l0aG91dF9zdGFuZGJ5GBYgASgFEjsKGHdpdGhvdXRfc3RhbmRieV9kdXJhdGlvbhgXIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIYChB0YWtlb3ZlcnNfZm9yY2VkGBggASgDEhYKDnRha2VvdmVyc193YXJtGBkgASgDEhgKEHRha2VvdmVyc19sb2FkZWQYGiABKAMSFgoOcmVjZW50X2NoYW5nZXMYGyABKAMSNQoRbGFzdF9yZWZ1c2VkX3RpbWUYHCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlQKDVN0b3JlQ291bnRlcnMSDwoHZ3JhbnRlZBgBIAEoAxIPCgdzZXR0bGVkGAIgASgDEg8KB2V4cGlyZWQYAyABKAMSEAoIb3JwaGFuZWQYBCABKAMiYQoJU3RvcmVJbmZvEgwKBGtpbmQYASABKAkSDgoGc2hhcmRzGAIgASgFEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGZ1bGwYBCABKAginQEKDkRpc3BhdGNoZXJJbmZvEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSKQoGdXB0aW1lGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDnBhcmtlZF9mZXRjaGVzGAQgASgDEhkKEWhlYXJ0YmVhdF9zdHJlYW1zGAUgASgDEhAKCGRyYWluaW5nGAYgASgIIl0KEUxpc3RMZWFzZXNSZXF1ZXN0EiEKBmZpbHRlchgBIAEoCzIRLndhZ2dsZS52MS5GaWx0ZXISEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiUwoSTGlzdExlYXNlc1Jlc3BvbnNlEiQKBmxlYXNlcxgBIAMoCzIULndhZ2dsZS52MS5IZWxkTGVhc2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInMKCUhlbGRMZWFzZRIPCgd0YXNrX2lkGAEgASgJEhEKCXNvdXJjZV9pZBgCIAEoCRINCgVxdWV1ZRgDIAEoCRILCgN1cmwYBCABKAkSJgoGaG9sZGVyGAUgASgLMhYud2FnZ2xlLnYxLkxlYXNlSG9sZGVyIowBChVMaXN0Q29sbGVjdG9yc1JlcXVlc3QSIQoGZmlsdGVyGAEgASgLMhEud2FnZ2xlLnYxLkZpbHRlchIpCgZzdGF0ZXMYAiADKA4yGS53YWdnbGUudjEuQ29sbGVjdG9yU3RhdGUSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiWwoWTGlzdENvbGxlY3RvcnNSZXNwb25zZRIoCgpjb2xsZWN0b3JzGAEgAygLMhQud2FnZ2xlLnYxLkNvbGxlY3RvchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiUQoORXhwbGFpblJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglzb3VyY2VfaWQYAiABKAkSDQoFcXVldWUYAyABKAkSDAoEcG9vbBgEIAEoCSLSAQoPRXhwbGFpblJlc3BvbnNlEicKBWdhdGVzGAEgAygLMhgud2FnZ2xlLnYxLkV4cGxhaW5lZEdhdGUSKwoIb3BlbnNfaW4YAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDwoHbWFwc190bxgDIAEoCRIPCgd1bmtub3duGAQgASgIEg0KBW5vdGVzGAUgAygJEg4KBnBhcnRseRgGIAEoCBIoCgpsYXN0X2Vycm9yGAcgASgLMhQud2FnZ2xlLnYxLlRhc2tFcnJvciIVChNMaXN0RmluZGluZ3NSZXF1ZXN0IqsBChRMaXN0RmluZGluZ3NSZXNwb25zZRIkCghmaW5kaW5ncxgBIAMoCzISLndhZ2dsZS52MS5GaW5kaW5nEg8KB3NvdXJjZXMYAiABKAMSEgoKc291cmNlc19vaxgDIAEoAxIVCg1hbGxfbG9va2VkX2F0GAQgASgIEjEKDW5leHRfZHVlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoEECgdGaW5kaW5nEiQKBGtpbmQYASABKA4yFi53YWdnbGUudjEuRmluZGluZ0tpbmQSLgoKc2luY2VfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFY291bnQYAyABKAMSDQoFbmFtZXMYBCADKAkSDwoHbWVzc2FnZRgFIAEoCRIRCgluZXh0X3N0ZXAYBiABKAkSIwoGc291cmNlGAcgASgLMhEud2FnZ2xlLnYxLlNvdXJjZUgAEikKCWNvbGxlY3RvchgIIAEoCzIULndhZ2dsZS52MS5Db2xsZWN0b3JIABIlCgVsZWFzZRgJIAEoCzIULndhZ2dsZS52MS5IZWxkTGVhc2VIABIfCgRob2xkGAogASgLMg8ud2FnZ2xlLnYxLkhvbGRIABIfCgRwb29sGAsgASgLMg8ud2FnZ2xlLnYxLlBvb2xIABIhCgVxdWV1ZRgMIAEoCzIQLndhZ2dsZS52MS5RdWV1ZUgAEicKBHRhc2sYDSABKAsyFy53YWdnbGUudjEuUmVsZWFzZWRUYXNrSAASIwoFZ2F0ZXMYDiADKAsyFC53YWdnbGUudjEuR2F0ZUNvdW50EisKCG1heF9ob2xkGA8gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgcKBXdvcnN0Ij0KCUdhdGVDb3VudBIhCgRraW5kGAEgASgOMhMud2FnZ2xlLnYxLkdhdGVLaW5kEg0KBWNvdW50GAIgASgDInAKDUV4cGxhaW5lZEdhdGUSHQoEZ2F0ZRgBIAEoCzIPLndhZ2dsZS52MS5HYXRlEh8KAm9mGAIgASgOMhMud2FnZ2xlLnYxLkhlbGRLaW5kEgwKBG5hbWUYAyABKAkSEQoJb3BlbmVkX2J5GAQgASgJImIKBFBvb2wSDAoEbmFtZRgBIAEoCRIUCgxyZWFkeV9xdWV1ZXMYAiABKAMSFgoOd2FpdGluZ19xdWV1ZXMYAyABKAMSHgoFaG9sZHMYBCADKAsyDy53YWdnbGUudjEuSG9sZCI5ChBMaXN0UG9vbHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIkwKEUxpc3RQb29sc1Jlc3BvbnNlEh4KBXBvb2xzGAEgAygLMg8ud2FnZ2xlLnYxLlBvb2wSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIq0BCgpBdWRpdEVudHJ5EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgoKAmJ5GAIgASgJEgwKBHNhaWQYAyABKAkSDAoEZnJvbRgEIAEoCRIOCgZtZXRob2QYBSABKAkSDgoGdGFyZ2V0GAYgASgJEg4KBmJlZm9yZRgHIAEoCRINCgVhZnRlchgIIAEoCRIOCgZyZWFzb24YCSABKAkiTAoXTGlzdEF1ZGl0RW50cmllc1JlcXVlc3QSCgoCYnkYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiWwoYTGlzdEF1ZGl0RW50cmllc1Jlc3BvbnNlEiYKB2VudHJpZXMYASADKAsyFS53YWdnbGUudjEuQXVkaXRFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiSwoXUmVsZWFzZUNvbGxlY3RvclJlcXVlc3QSFAoMY29sbGVjdG9yX2lkGAEgASgJEgoKAmJ5GAIgASgJEg4KBnJlYXNvbhgDIAEoCSIsChhSZWxlYXNlQ29sbGVjdG9yUmVzcG9uc2USEAoIaWRlbnRpdHkYASABKAkiOAoURXhwbGFpbkFjY2Vzc1JlcXVlc3QSDgoGbWV0aG9kGAEgASgJEhAKCGlkZW50aXR5GAIgASgJIjYKFUV4cGxhaW5BY2Nlc3NSZXNwb25zZRIPCgdhbGxvd2VkGAEgASgIEgwKBHRleHQYAiABKAkiPQoQTW92ZU93bmVyUmVxdWVzdBINCgVvd25lchgBIAEoCRIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkiMwoRTW92ZU93bmVyUmVzcG9uc2USDQoFb3duZXIYASABKAkSDwoHc3RhbmRieRgCIAEoCSqsBQoLRmluZGluZ0tpbmQSHAoYRklORElOR19LSU5EX1VOU1BFQ0lGSUVEEAASGwoXRklORElOR19LSU5EX0RJU1BBVENIRVIQARIWChJGSU5ESU5HX0tJTkRfU1RPUkUQAhIVChFGSU5ESU5HX0tJTkRfSEVMRBADEhoKFkZJTkRJTkdfS0lORF9DT0xMRUNUT1IQBBIWChJGSU5ESU5HX0tJTkRfU1RVQ0sQBRIdChlGSU5ESU5HX0tJTkRfTk9fQ09MTEVDVE9SEAYSFQoRRklORElOR19LSU5EX0hVTkcQBxIYChRGSU5ESU5HX0tJTkRfSEFORExFUhAIEhkKFUZJTkRJTkdfS0lORF9SRUxFQVNFRBAJEhgKFEZJTkRJTkdfS0lORF9CTE9DS0VEEAoSFgoSRklORElOR19LSU5EX05FVkVSEAsSGAoURklORElOR19LSU5EX0ZBSUxJTkcQDBIbChdGSU5ESU5HX0tJTkRfQkFDS0VEX09GRhANEhUKEUZJTkRJTkdfS0lORF9MQVRFEA4SFQoRRklORElOR19LSU5EX0RFQUQQDxIVChFGSU5ESU5HX0tJTkRfR09ORRAQEhUKEUZJTkRJTkdfS0lORF9JRExFEBESFwoTRklORElOR19LSU5EX1VOUkVBRBASEhYKEkZJTkRJTkdfS0lORF9NT1ZFRBATEhUKEUZJTkRJTkdfS0lORF9ERUFGEBQSHQoZRklORElOR19LSU5EX0ZFVENIRVNfRkFJTBAVEhwKGEZJTkRJTkdfS0lORF9DRVJUSUZJQ0FURRAWEhYKEkZJTkRJTkdfS0lORF9DTE9DSxAXEhsKF0ZJTkRJTkdfS0lORF9QQUdFU19GQUlMEBgSFQoRRklORElOR19LSU5EX1JPT00QGSqSAQoISGVsZEtpbmQSGQoVSEVMRF9LSU5EX1VOU1BFQ0lGSUVEEAASEgoOSEVMRF9LSU5EX1RBU0sQARIUChBIRUxEX0tJTkRfU09VUkNFEAISEwoPSEVMRF9LSU5EX1FVRVVFEAMSEgoOSEVMRF9LSU5EX1BPT0wQBBIYChRIRUxEX0tJTkRfRVZFUllUSElORxAFMqYGCgxBZG1pblNlcnZpY2USQwoIR2V0U3RhdHMSGi53YWdnbGUudjEuR2V0U3RhdHNSZXF1ZXN0Ghsud2FnZ2xlLnYxLkdldFN0YXRzUmVzcG9uc2USSQoKTGlzdExlYXNlcxIcLndhZ2dsZS52MS5MaXN0TGVhc2VzUmVxdWVzdBodLndhZ2dsZS52MS5MaXN0TGVhc2VzUmVzcG9uc2USVQoOTGlzdENvbGxlY3RvcnMSIC53YWdnbGUudjEuTGlzdENvbGxlY3RvcnNSZXF1ZXN0GiEud2FnZ2xlLnYxLkxpc3RDb2xsZWN0b3JzUmVzcG9uc2USQAoHRXhwbGFpbhIZLndhZ2dsZS52MS5FeHBsYWluUmVxdWVzdBoaLndhZ2dsZS52MS5FeHBsYWluUmVzcG9uc2USTwoMTGlzdEZpbmRpbmdzEh4ud2FnZ2xlLnYxLkxpc3RGaW5kaW5nc1JlcXVlc3QaHy53YWdnbGUudjEuTGlzdEZpbmRpbmdzUmVzcG9uc2USRgoJTGlzdFBvb2xzEhsud2FnZ2xlLnYxLkxpc3RQb29sc1JlcXVlc3QaHC53YWdnbGUudjEuTGlzdFBvb2xzUmVzcG9uc2USWwoQTGlzdEF1ZGl0RW50cmllcxIiLndhZ2dsZS52MS5MaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBojLndhZ2dsZS52MS5MaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USWwoQUmVsZWFzZUNvbGxlY3RvchIiLndhZ2dsZS52MS5SZWxlYXNlQ29sbGVjdG9yUmVxdWVzdBojLndhZ2dsZS52MS5SZWxlYXNlQ29sbGVjdG9yUmVzcG9uc2USUgoNRXhwbGFpbkFjY2VzcxIfLndhZ2dsZS52MS5FeHBsYWluQWNjZXNzUmVxdWVzdBogLndhZ2dsZS52MS5FeHBsYWluQWNjZXNzUmVzcG9uc2USRgoJTW92ZU93bmVyEhsud2FnZ2xlLnYxLk1vdmVPd25lclJlcXVlc3QaHC53YWdnbGUudjEuTW92ZU93bmVyUmVzcG9uc2VCOVo3Z2l0aHViLmNvbS93YWdnbGUtY3Jhd2wvd2FnZ2xlL3Byb3RvL3dhZ2dsZS92MTt3YWdnbGV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_collector, file_waggle_v1_filter, file_waggle_v1_gate, file_waggle_v1_hold, file_waggle_v1_queue, file_waggle_v1_rates, file_waggle_v1_source, file_waggle_v1_task]);
 
 /**
  * GetStatsRequest asks for counts.
@@ -127,6 +129,27 @@ export type GetStatsResponse = Message<"waggle.v1.GetStatsResponse"> & {
    * @generated from field: waggle.v1.Ownership ownership = 12;
    */
   ownership?: Ownership | undefined;
+
+  /**
+   * What has ended lately; its remaining_duration is of the tasks that are due or leased. Absent: nothing has.
+   *
+   * @generated from field: waggle.v1.Rates rates = 20;
+   */
+  rates?: Rates | undefined;
+
+  /**
+   * The same of each pool in which something has, by name, at most 100; remaining_duration is not set.
+   *
+   * @generated from field: repeated waggle.v1.PoolRates pool_rates = 21;
+   */
+  poolRates: PoolRates[];
+
+  /**
+   * What the store takes and has left.
+   *
+   * @generated from field: waggle.v1.StoreRoom room = 22;
+   */
+  room?: StoreRoom | undefined;
 };
 
 /**
@@ -135,6 +158,69 @@ export type GetStatsResponse = Message<"waggle.v1.GetStatsResponse"> & {
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
   messageDesc(file_waggle_v1_admin_service, 1);
+
+/**
+ * PoolRates are what has ended lately in a pool.
+ *
+ * @generated from message waggle.v1.PoolRates
+ */
+export type PoolRates = Message<"waggle.v1.PoolRates"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string pool = 1;
+   */
+  pool: string;
+
+  /**
+   * What has ended.
+   *
+   * @generated from field: waggle.v1.Rates rates = 2;
+   */
+  rates?: Rates | undefined;
+};
+
+/**
+ * Describes the message waggle.v1.PoolRates.
+ * Use `create(PoolRatesSchema)` to create a new message.
+ */
+export const PoolRatesSchema: GenMessage<PoolRates> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_admin_service, 2);
+
+/**
+ * StoreRoom is what a store takes and has left, in bytes; what is not known is 0.
+ *
+ * @generated from message waggle.v1.StoreRoom
+ */
+export type StoreRoom = Message<"waggle.v1.StoreRoom"> & {
+  /**
+   * What it takes: files of the directory, or memory of the fullest Redis.
+   *
+   * @generated from field: int64 used_bytes = 1;
+   */
+  usedBytes: bigint;
+
+  /**
+   * What it may take: maxmemory of that Redis; 0: there is no limit.
+   *
+   * @generated from field: int64 limit_bytes = 2;
+   */
+  limitBytes: bigint;
+
+  /**
+   * What is free on the disk of a directory.
+   *
+   * @generated from field: int64 free_bytes = 3;
+   */
+  freeBytes: bigint;
+};
+
+/**
+ * Describes the message waggle.v1.StoreRoom.
+ * Use `create(StoreRoomSchema)` to create a new message.
+ */
+export const StoreRoomSchema: GenMessage<StoreRoom> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_admin_service, 3);
 
 /**
  * Ownership is who owns a store that one dispatcher at a time owns, and what the dispatcher that answered has seen and done of that.
@@ -348,7 +434,7 @@ export type Ownership = Message<"waggle.v1.Ownership"> & {
  * Use `create(OwnershipSchema)` to create a new message.
  */
 export const OwnershipSchema: GenMessage<Ownership> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 2);
+  messageDesc(file_waggle_v1_admin_service, 4);
 
 /**
  * StoreCounters are counts since the store was created; they only rise.
@@ -390,7 +476,7 @@ export type StoreCounters = Message<"waggle.v1.StoreCounters"> & {
  * Use `create(StoreCountersSchema)` to create a new message.
  */
 export const StoreCountersSchema: GenMessage<StoreCounters> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 3);
+  messageDesc(file_waggle_v1_admin_service, 5);
 
 /**
  * StoreInfo describes the store.
@@ -432,7 +518,7 @@ export type StoreInfo = Message<"waggle.v1.StoreInfo"> & {
  * Use `create(StoreInfoSchema)` to create a new message.
  */
 export const StoreInfoSchema: GenMessage<StoreInfo> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 4);
+  messageDesc(file_waggle_v1_admin_service, 6);
 
 /**
  * DispatcherInfo is the dispatcher that answered a call.
@@ -488,7 +574,7 @@ export type DispatcherInfo = Message<"waggle.v1.DispatcherInfo"> & {
  * Use `create(DispatcherInfoSchema)` to create a new message.
  */
 export const DispatcherInfoSchema: GenMessage<DispatcherInfo> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 5);
+  messageDesc(file_waggle_v1_admin_service, 7);
 
 /**
  * ListLeasesRequest lists leases.
@@ -525,7 +611,7 @@ export type ListLeasesRequest = Message<"waggle.v1.ListLeasesRequest"> & {
  * Use `create(ListLeasesRequestSchema)` to create a new message.
  */
 export const ListLeasesRequestSchema: GenMessage<ListLeasesRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 6);
+  messageDesc(file_waggle_v1_admin_service, 8);
 
 /**
  * ListLeasesResponse is a page of leases.
@@ -553,7 +639,7 @@ export type ListLeasesResponse = Message<"waggle.v1.ListLeasesResponse"> & {
  * Use `create(ListLeasesResponseSchema)` to create a new message.
  */
 export const ListLeasesResponseSchema: GenMessage<ListLeasesResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 7);
+  messageDesc(file_waggle_v1_admin_service, 9);
 
 /**
  * HeldLease is an existing lease, without its lease token.
@@ -602,7 +688,7 @@ export type HeldLease = Message<"waggle.v1.HeldLease"> & {
  * Use `create(HeldLeaseSchema)` to create a new message.
  */
 export const HeldLeaseSchema: GenMessage<HeldLease> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 8);
+  messageDesc(file_waggle_v1_admin_service, 10);
 
 /**
  * ListCollectorsRequest chooses collectors.
@@ -645,7 +731,7 @@ export type ListCollectorsRequest = Message<"waggle.v1.ListCollectorsRequest"> &
  * Use `create(ListCollectorsRequestSchema)` to create a new message.
  */
 export const ListCollectorsRequestSchema: GenMessage<ListCollectorsRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 9);
+  messageDesc(file_waggle_v1_admin_service, 11);
 
 /**
  * ListCollectorsResponse is a page of collectors.
@@ -673,7 +759,7 @@ export type ListCollectorsResponse = Message<"waggle.v1.ListCollectorsResponse">
  * Use `create(ListCollectorsResponseSchema)` to create a new message.
  */
 export const ListCollectorsResponseSchema: GenMessage<ListCollectorsResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 10);
+  messageDesc(file_waggle_v1_admin_service, 12);
 
 /**
  * ExplainRequest names one thing: exactly one of its fields is set.
@@ -719,7 +805,7 @@ export type ExplainRequest = Message<"waggle.v1.ExplainRequest"> & {
  * Use `create(ExplainRequestSchema)` to create a new message.
  */
 export const ExplainRequestSchema: GenMessage<ExplainRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 11);
+  messageDesc(file_waggle_v1_admin_service, 13);
 
 /**
  * ExplainResponse holds the gates.
@@ -788,7 +874,7 @@ export type ExplainResponse = Message<"waggle.v1.ExplainResponse"> & {
  * Use `create(ExplainResponseSchema)` to create a new message.
  */
 export const ExplainResponseSchema: GenMessage<ExplainResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 12);
+  messageDesc(file_waggle_v1_admin_service, 14);
 
 /**
  * ListFindingsRequest asks for all findings.
@@ -803,7 +889,7 @@ export type ListFindingsRequest = Message<"waggle.v1.ListFindingsRequest"> & {
  * Use `create(ListFindingsRequestSchema)` to create a new message.
  */
 export const ListFindingsRequestSchema: GenMessage<ListFindingsRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 13);
+  messageDesc(file_waggle_v1_admin_service, 15);
 
 /**
  * ListFindingsResponse holds the findings, and how much was looked at. It is no snapshot.
@@ -852,7 +938,7 @@ export type ListFindingsResponse = Message<"waggle.v1.ListFindingsResponse"> & {
  * Use `create(ListFindingsResponseSchema)` to create a new message.
  */
 export const ListFindingsResponseSchema: GenMessage<ListFindingsResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 14);
+  messageDesc(file_waggle_v1_admin_service, 16);
 
 /**
  * Finding is something that stands still or is broken, with the thing that is worst.
@@ -986,7 +1072,7 @@ export type Finding = Message<"waggle.v1.Finding"> & {
  * Use `create(FindingSchema)` to create a new message.
  */
 export const FindingSchema: GenMessage<Finding> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 15);
+  messageDesc(file_waggle_v1_admin_service, 17);
 
 /**
  * GateCount counts sources by a kind of gate.
@@ -1014,7 +1100,7 @@ export type GateCount = Message<"waggle.v1.GateCount"> & {
  * Use `create(GateCountSchema)` to create a new message.
  */
 export const GateCountSchema: GenMessage<GateCount> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 16);
+  messageDesc(file_waggle_v1_admin_service, 18);
 
 /**
  * ExplainedGate is a gate and the thing that it belongs to.
@@ -1056,7 +1142,7 @@ export type ExplainedGate = Message<"waggle.v1.ExplainedGate"> & {
  * Use `create(ExplainedGateSchema)` to create a new message.
  */
 export const ExplainedGateSchema: GenMessage<ExplainedGate> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 17);
+  messageDesc(file_waggle_v1_admin_service, 19);
 
 /**
  * Pool decides which collectors may take tasks: each source names one pool, and a collector fetches from one or more.
@@ -1099,7 +1185,7 @@ export type Pool = Message<"waggle.v1.Pool"> & {
  * Use `create(PoolSchema)` to create a new message.
  */
 export const PoolSchema: GenMessage<Pool> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 18);
+  messageDesc(file_waggle_v1_admin_service, 20);
 
 /**
  * ListPoolsRequest lists pools.
@@ -1128,7 +1214,7 @@ export type ListPoolsRequest = Message<"waggle.v1.ListPoolsRequest"> & {
  * Use `create(ListPoolsRequestSchema)` to create a new message.
  */
 export const ListPoolsRequestSchema: GenMessage<ListPoolsRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 19);
+  messageDesc(file_waggle_v1_admin_service, 21);
 
 /**
  * ListPoolsResponse is a page of pools.
@@ -1156,7 +1242,7 @@ export type ListPoolsResponse = Message<"waggle.v1.ListPoolsResponse"> & {
  * Use `create(ListPoolsResponseSchema)` to create a new message.
  */
 export const ListPoolsResponseSchema: GenMessage<ListPoolsResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 20);
+  messageDesc(file_waggle_v1_admin_service, 22);
 
 /**
  * AuditEntry is one change that an operator made.
@@ -1234,7 +1320,7 @@ export type AuditEntry = Message<"waggle.v1.AuditEntry"> & {
  * Use `create(AuditEntrySchema)` to create a new message.
  */
 export const AuditEntrySchema: GenMessage<AuditEntry> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 21);
+  messageDesc(file_waggle_v1_admin_service, 23);
 
 /**
  * ListAuditEntriesRequest chooses entries of the audit log.
@@ -1270,7 +1356,7 @@ export type ListAuditEntriesRequest = Message<"waggle.v1.ListAuditEntriesRequest
  * Use `create(ListAuditEntriesRequestSchema)` to create a new message.
  */
 export const ListAuditEntriesRequestSchema: GenMessage<ListAuditEntriesRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 22);
+  messageDesc(file_waggle_v1_admin_service, 24);
 
 /**
  * ListAuditEntriesResponse is a page of the audit log.
@@ -1298,7 +1384,7 @@ export type ListAuditEntriesResponse = Message<"waggle.v1.ListAuditEntriesRespon
  * Use `create(ListAuditEntriesResponseSchema)` to create a new message.
  */
 export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 23);
+  messageDesc(file_waggle_v1_admin_service, 25);
 
 /**
  * ReleaseCollectorRequest names a collector whose binding ends.
@@ -1333,7 +1419,7 @@ export type ReleaseCollectorRequest = Message<"waggle.v1.ReleaseCollectorRequest
  * Use `create(ReleaseCollectorRequestSchema)` to create a new message.
  */
 export const ReleaseCollectorRequestSchema: GenMessage<ReleaseCollectorRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 24);
+  messageDesc(file_waggle_v1_admin_service, 26);
 
 /**
  * ReleaseCollectorResponse has the owner that the collector_id had.
@@ -1354,7 +1440,7 @@ export type ReleaseCollectorResponse = Message<"waggle.v1.ReleaseCollectorRespon
  * Use `create(ReleaseCollectorResponseSchema)` to create a new message.
  */
 export const ReleaseCollectorResponseSchema: GenMessage<ReleaseCollectorResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 25);
+  messageDesc(file_waggle_v1_admin_service, 27);
 
 /**
  * ExplainAccessRequest asks whether an identity may call a method.
@@ -1383,7 +1469,7 @@ export type ExplainAccessRequest = Message<"waggle.v1.ExplainAccessRequest"> & {
  * Use `create(ExplainAccessRequestSchema)` to create a new message.
  */
 export const ExplainAccessRequestSchema: GenMessage<ExplainAccessRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 26);
+  messageDesc(file_waggle_v1_admin_service, 28);
 
 /**
  * ExplainAccessResponse is the decision, and its rule.
@@ -1411,7 +1497,7 @@ export type ExplainAccessResponse = Message<"waggle.v1.ExplainAccessResponse"> &
  * Use `create(ExplainAccessResponseSchema)` to create a new message.
  */
 export const ExplainAccessResponseSchema: GenMessage<ExplainAccessResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 27);
+  messageDesc(file_waggle_v1_admin_service, 29);
 
 /**
  * MoveOwnerRequest asks for another owner of the store.
@@ -1447,7 +1533,7 @@ export type MoveOwnerRequest = Message<"waggle.v1.MoveOwnerRequest"> & {
  * Use `create(MoveOwnerRequestSchema)` to create a new message.
  */
 export const MoveOwnerRequestSchema: GenMessage<MoveOwnerRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 28);
+  messageDesc(file_waggle_v1_admin_service, 30);
 
 /**
  * MoveOwnerResponse names both dispatchers.
@@ -1475,7 +1561,7 @@ export type MoveOwnerResponse = Message<"waggle.v1.MoveOwnerResponse"> & {
  * Use `create(MoveOwnerResponseSchema)` to create a new message.
  */
 export const MoveOwnerResponseSchema: GenMessage<MoveOwnerResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_admin_service, 29);
+  messageDesc(file_waggle_v1_admin_service, 31);
 
 /**
  * FindingKind is what is wrong. More kinds may be added.
@@ -1640,6 +1726,34 @@ export enum FindingKind {
    * @generated from enum value: FINDING_KIND_FETCHES_FAIL = 21;
    */
   FETCHES_FAIL = 21,
+
+  /**
+   * A certificate of the dispatcher, or an authority of its clients, ends within 14 days.
+   *
+   * @generated from enum value: FINDING_KIND_CERTIFICATE = 22;
+   */
+  CERTIFICATE = 22,
+
+  /**
+   * The store's clock was stepped by more than a second within the last 10 minutes.
+   *
+   * @generated from enum value: FINDING_KIND_CLOCK = 23;
+   */
+  CLOCK = 23,
+
+  /**
+   * Half or more of the pages of the last 3 minutes failed, of 20 at least, for reasons that are not those of a collector.
+   *
+   * @generated from enum value: FINDING_KIND_PAGES_FAIL = 24;
+   */
+  PAGES_FAIL = 24,
+
+  /**
+   * The store, or its disk with less than 20 GiB left, is used to 85 % or more.
+   *
+   * @generated from enum value: FINDING_KIND_ROOM = 25;
+   */
+  ROOM = 25,
 }
 
 /**
@@ -1710,7 +1824,7 @@ export const HeldKindSchema: GenEnum<HeldKind> = /*@__PURE__*/
  */
 export const AdminService: GenService<{
   /**
-   * GetStats returns counts. Its cost depends only on the number of shards. Changes nothing.
+   * GetStats returns counts. Its cost depends on the number of shards, and of leases up to 20,000 a shard. Changes nothing.
    *
    * Errors: UNAVAILABLE (STORE_UNAVAILABLE).
    *

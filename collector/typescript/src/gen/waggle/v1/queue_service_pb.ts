@@ -2,8 +2,8 @@
 // @generated from file waggle/v1/queue_service.proto (package waggle.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { FieldMask } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_field_mask } from "@bufbuild/protobuf/wkt";
 import type { Filter } from "./filter_pb.js";
@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file waggle/v1/queue_service.proto.
  */
 export const file_waggle_v1_queue_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch13YWdnbGUvdjEvcXVldWVfc2VydmljZS5wcm90bxIJd2FnZ2xlLnYxIh8KD0dldFF1ZXVlUmVxdWVzdBIMCgRuYW1lGAEgASgJIjMKEEdldFF1ZXVlUmVzcG9uc2USHwoFcXVldWUYASABKAsyEC53YWdnbGUudjEuUXVldWUiXQoRTGlzdFF1ZXVlc1JlcXVlc3QSIQoGZmlsdGVyGAEgASgLMhEud2FnZ2xlLnYxLkZpbHRlchIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJPChJMaXN0UXVldWVzUmVzcG9uc2USIAoGcXVldWVzGAEgAygLMhAud2FnZ2xlLnYxLlF1ZXVlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKUAQoTU2V0UXVldWVSdWxlUmVxdWVzdBIiCgRydWxlGAEgASgLMhQud2FnZ2xlLnYxLlF1ZXVlUnVsZRIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkSDAoEZXRhZxgEIAEoCRIvCgt1cGRhdGVfbWFzaxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siSAoUU2V0UXVldWVSdWxlUmVzcG9uc2USIgoEcnVsZRgBIAEoCzIULndhZ2dsZS52MS5RdWV1ZVJ1bGUSDAoEZXRhZxgCIAEoCSI+ChVMaXN0UXVldWVSdWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiZAoWTGlzdFF1ZXVlUnVsZXNSZXNwb25zZRIjCgVydWxlcxgBIAMoCzIULndhZ2dsZS52MS5RdWV1ZVJ1bGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgwKBGV0YWcYAyABKAkiUwoWRGVsZXRlUXVldWVSdWxlUmVxdWVzdBIPCgdwYXR0ZXJuGAEgASgJEgoKAmJ5GAIgASgJEg4KBnJlYXNvbhgDIAEoCRIMCgRldGFnGAQgASgJIksKF0RlbGV0ZVF1ZXVlUnVsZVJlc3BvbnNlEiIKBHJ1bGUYASABKAsyFC53YWdnbGUudjEuUXVldWVSdWxlEgwKBGV0YWcYAiABKAkyoAMKDFF1ZXVlU2VydmljZRJDCghHZXRRdWV1ZRIaLndhZ2dsZS52MS5HZXRRdWV1ZVJlcXVlc3QaGy53YWdnbGUudjEuR2V0UXVldWVSZXNwb25zZRJJCgpMaXN0UXVldWVzEhwud2FnZ2xlLnYxLkxpc3RRdWV1ZXNSZXF1ZXN0Gh0ud2FnZ2xlLnYxLkxpc3RRdWV1ZXNSZXNwb25zZRJPCgxTZXRRdWV1ZVJ1bGUSHi53YWdnbGUudjEuU2V0UXVldWVSdWxlUmVxdWVzdBofLndhZ2dsZS52MS5TZXRRdWV1ZVJ1bGVSZXNwb25zZRJVCg5MaXN0UXVldWVSdWxlcxIgLndhZ2dsZS52MS5MaXN0UXVldWVSdWxlc1JlcXVlc3QaIS53YWdnbGUudjEuTGlzdFF1ZXVlUnVsZXNSZXNwb25zZRJYCg9EZWxldGVRdWV1ZVJ1bGUSIS53YWdnbGUudjEuRGVsZXRlUXVldWVSdWxlUmVxdWVzdBoiLndhZ2dsZS52MS5EZWxldGVRdWV1ZVJ1bGVSZXNwb25zZUI5WjdnaXRodWIuY29tL3dhZ2dsZS1jcmF3bC93YWdnbGUvcHJvdG8vd2FnZ2xlL3YxO3dhZ2dsZXYxYgZwcm90bzM", [file_google_protobuf_field_mask, file_waggle_v1_filter, file_waggle_v1_queue]);
+  fileDesc("Ch13YWdnbGUvdjEvcXVldWVfc2VydmljZS5wcm90bxIJd2FnZ2xlLnYxIh8KD0dldFF1ZXVlUmVxdWVzdBIMCgRuYW1lGAEgASgJIjMKEEdldFF1ZXVlUmVzcG9uc2USHwoFcXVldWUYASABKAsyEC53YWdnbGUudjEuUXVldWUiogEKEUxpc3RRdWV1ZXNSZXF1ZXN0EiEKBmZpbHRlchgBIAEoCzIRLndhZ2dsZS52MS5GaWx0ZXISEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSJAoFb3JkZXIYBCABKA4yFS53YWdnbGUudjEuUXVldWVPcmRlchIMCgRoZWxkGAUgASgIEg8KB2Jsb2NrZWQYBiABKAgiTwoSTGlzdFF1ZXVlc1Jlc3BvbnNlEiAKBnF1ZXVlcxgBIAMoCzIQLndhZ2dsZS52MS5RdWV1ZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkilAEKE1NldFF1ZXVlUnVsZVJlcXVlc3QSIgoEcnVsZRgBIAEoCzIULndhZ2dsZS52MS5RdWV1ZVJ1bGUSCgoCYnkYAiABKAkSDgoGcmVhc29uGAMgASgJEgwKBGV0YWcYBCABKAkSLwoLdXBkYXRlX21hc2sYBSABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrIkgKFFNldFF1ZXVlUnVsZVJlc3BvbnNlEiIKBHJ1bGUYASABKAsyFC53YWdnbGUudjEuUXVldWVSdWxlEgwKBGV0YWcYAiABKAkiPgoVTGlzdFF1ZXVlUnVsZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImQKFkxpc3RRdWV1ZVJ1bGVzUmVzcG9uc2USIwoFcnVsZXMYASADKAsyFC53YWdnbGUudjEuUXVldWVSdWxlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRldGFnGAMgASgJIlMKFkRlbGV0ZVF1ZXVlUnVsZVJlcXVlc3QSDwoHcGF0dGVybhgBIAEoCRIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkSDAoEZXRhZxgEIAEoCSJLChdEZWxldGVRdWV1ZVJ1bGVSZXNwb25zZRIiCgRydWxlGAEgASgLMhQud2FnZ2xlLnYxLlF1ZXVlUnVsZRIMCgRldGFnGAIgASgJKkIKClF1ZXVlT3JkZXISGwoXUVVFVUVfT1JERVJfVU5TUEVDSUZJRUQQABIXChNRVUVVRV9PUkRFUl9XQUlUSU5HEAEyoAMKDFF1ZXVlU2VydmljZRJDCghHZXRRdWV1ZRIaLndhZ2dsZS52MS5HZXRRdWV1ZVJlcXVlc3QaGy53YWdnbGUudjEuR2V0UXVldWVSZXNwb25zZRJJCgpMaXN0UXVldWVzEhwud2FnZ2xlLnYxLkxpc3RRdWV1ZXNSZXF1ZXN0Gh0ud2FnZ2xlLnYxLkxpc3RRdWV1ZXNSZXNwb25zZRJPCgxTZXRRdWV1ZVJ1bGUSHi53YWdnbGUudjEuU2V0UXVldWVSdWxlUmVxdWVzdBofLndhZ2dsZS52MS5TZXRRdWV1ZVJ1bGVSZXNwb25zZRJVCg5MaXN0UXVldWVSdWxlcxIgLndhZ2dsZS52MS5MaXN0UXVldWVSdWxlc1JlcXVlc3QaIS53YWdnbGUudjEuTGlzdFF1ZXVlUnVsZXNSZXNwb25zZRJYCg9EZWxldGVRdWV1ZVJ1bGUSIS53YWdnbGUudjEuRGVsZXRlUXVldWVSdWxlUmVxdWVzdBoiLndhZ2dsZS52MS5EZWxldGVRdWV1ZVJ1bGVSZXNwb25zZUI5WjdnaXRodWIuY29tL3dhZ2dsZS1jcmF3bC93YWdnbGUvcHJvdG8vd2FnZ2xlL3YxO3dhZ2dsZXYxYgZwcm90bzM", [file_google_protobuf_field_mask, file_waggle_v1_filter, file_waggle_v1_queue]);
 
 /**
  * GetQueueRequest names a queue.
@@ -87,6 +87,27 @@ export type ListQueuesRequest = Message<"waggle.v1.ListQueuesRequest"> & {
    * @generated from field: string page_token = 3;
    */
   pageToken: string;
+
+  /**
+   * The order. Any other than the default reads all queues that match, and returns the first page only.
+   *
+   * @generated from field: waggle.v1.QueueOrder order = 4;
+   */
+  order: QueueOrder;
+
+  /**
+   * Only queues that a hold stops, on them, their pools or everything. Default false.
+   *
+   * @generated from field: bool held = 5;
+   */
+  held: boolean;
+
+  /**
+   * Only queues that Waggle has blocked after failures. Default false. With `held`: those that are either.
+   *
+   * @generated from field: bool blocked = 6;
+   */
+  blocked: boolean;
 };
 
 /**
@@ -103,8 +124,7 @@ export const ListQueuesRequestSchema: GenMessage<ListQueuesRequest> = /*@__PURE_
  */
 export type ListQueuesResponse = Message<"waggle.v1.ListQueuesResponse"> & {
   /**
-   * The queues, by the labels of their names from the last to the first: com.example before
-   * com.example.www.
+   * The queues, in the order of the request.
    *
    * @generated from field: repeated waggle.v1.Queue queues = 1;
    */
@@ -342,6 +362,33 @@ export type DeleteQueueRuleResponse = Message<"waggle.v1.DeleteQueueRuleResponse
  */
 export const DeleteQueueRuleResponseSchema: GenMessage<DeleteQueueRuleResponse> = /*@__PURE__*/
   messageDesc(file_waggle_v1_queue_service, 9);
+
+/**
+ * QueueOrder is an order of queues.
+ *
+ * @generated from enum waggle.v1.QueueOrder
+ */
+export enum QueueOrder {
+  /**
+   * By the labels of their names from the last to the first: com.example before com.example.www.
+   *
+   * @generated from enum value: QUEUE_ORDER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Those with the most waiting tasks first.
+   *
+   * @generated from enum value: QUEUE_ORDER_WAITING = 1;
+   */
+  WAITING = 1,
+}
+
+/**
+ * Describes the enum waggle.v1.QueueOrder.
+ */
+export const QueueOrderSchema: GenEnum<QueueOrder> = /*@__PURE__*/
+  enumDesc(file_waggle_v1_queue_service, 0);
 
 /**
  * QueueService shows queues to operators and sets their politeness, by rules. To stop a queue, use HoldService.

@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+)
+
+// Limits of what has rates: beyond them those in which nothing has ended for two hours are forgotten, once a minute, and no others
+// are added.
+const (
+	maxRatedPools   = 1000
+	maxRatedQueues  = 10_000
+	maxRatedSources = 100_000
+)
+
+// Rates are how many leases have ended in the last minute and hour. They are of this process: one that takes the store over begins
+// with none.
+type Rates struct {
+	// Settled tasks, and cycles that succeeded.
+	SettledMinute, SettledHour int64
+	// Failed are attempts that failed or ran out.
+	FailedMinute, FailedHour int64
+
+	perSecond float64 // settled
+}
+
+// leastSettled in a minute are enough for a rate of that minute; with fewer the hour counts.
+const leastSettled = 10
+
+// ToGo is how long so many tasks take at this rate; 0: there is no rate, or nothing to do.
+func (r *Rates) ToGo(tasks int64) time.Duration {
+	if tasks <= 0 || r.perSecond <= 0 {
+		return 0
+	}
+	const longest = 1000 * 24 * time.Hour
+	return time.Duration(min(float64(tasks)/r.perSecond, longest.Seconds()) * float64(time.Second))
+}
+
+// window counts in spans of equal length: the last full one counts as much as of it is less than a span ago.
+type window struct {
+	span            uint32 // the current one, in spans since 1970
+	current, before uint32
+}
+
+func (w *window) turn(span uint32) {
+	switch span - w.span {
+	case 0:
+		return
+	case 1:
+		w.before = w.current
+	default:
+		w.before = 0
+	}
+	w.span, w.current = span, 0
+}
+
+func (w *window) add(now time.Time, length time.Duration) {
+	w.turn(uint32(now.UnixNano() / int64(length))) //nolint:gosec // minutes and hours
+	w.current++
+}
+
+// count is how many came in the last length of time, about.
+func (w window) count(now time.Time, length time.Duration) float64 {
+	at := now.UnixNano()
+	w.turn(uint32(at / int64(length))) //nolint:gosec // minutes and hours
+	return float64(w.current) + float64(w.before)*(1-float64(at%int64(length))/float64(length))
+}
+
+// tempo is what is counted of a pool, queue or source.
+type tempo struct {
+	begun                                                time.Time // counting
+	settledMinute, settledHour, failedMinute, failedHour window
+}
+
+func (t *tempo) note(end *End, now time.Time) {
+	if end.Settled {
+		t.settledMinute.add(now, time.Minute)
+		t.settledHour.add(now, time.Hour)
+	}
+	if end.Result == dispatch.ResultFailed || end.Result == dispatch.ResultExpired {
+		t.failedMinute.add(now, time.Minute)
+		t.failedHour.add(now, time.Hour)
+	}
+}
+
+func (t *tempo) rates(now time.Time) Rates {
+	minute, hour := t.settledMinute.count(now, time.Minute), t.settledHour.count(now, time.Hour)
+	age := now.Sub(t.begun)
+	per := hour / min(max(age, time.Minute), time.Hour).Seconds()
+	if minute >= leastSettled {
+		per = minute / min(max(age, time.Second), time.Minute).Seconds()
+	}
+	return Rates{
+		SettledMinute: int64(minute + .5), SettledHour: int64(hour + .5), perSecond: per,
+		FailedMinute: int64(t.failedMinute.count(now, time.Minute) + .5), FailedHour: int64(t.failedHour.count(now, time.Hour) + .5),
+	}
+}
+
+// idle reports whether nothing has ended for so long that nothing is shown.
+func (t *tempo) idle(now time.Time) bool {
+	return t.settledHour.count(now, time.Hour)+t.failedHour.count(now, time.Hour) == 0
+}
+
+// rates count how leases end, in the memory of the owner.
+type rates struct {
+	mu                     sync.Mutex // guards all fields, and what they point to
+	all                    tempo
+	pools, queues, sources tempos
+}
+
+func newRates() *rates {
+	return &rates{
+		all:   tempo{begun: time.Now()},
+		pools: tempos{most: maxRatedPools, of: make(map[string]*tempo)}, queues: tempos{most: maxRatedQueues, of: make(map[string]*tempo)},
+		sources: tempos{most: maxRatedSources, of: make(map[string]*tempo)},
+	}
+}
+
+// tempos are those of things of one kind, by name.
+type tempos struct {
+	most  int
+	of    map[string]*tempo
+	swept time.Time
+}
+
+func (t *tempos) note(name string, end *End, now time.Time) {
+	found := t.of[name]
+	if found == nil {
+		if len(t.of) >= t.most && now.Sub(t.swept) >= time.Minute {
+			t.swept = now
+			maps.DeleteFunc(t.of, func(_ string, t *tempo) bool { return t.idle(now) })
+		}
+		if len(t.of) >= t.most || name == "" {
+			return
+		}
+		found = &tempo{begun: now}
+		t.of[name] = found
+	}
+	found.note(end, now)
+}
+
+func (r *rates) note(end *End, now time.Time) {
+	if !end.Settled && end.Result == dispatch.ResultReleased {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all.note(end, now)
+	r.pools.note(end.Pool, end, now)
+	r.queues.note(end.Queue, end, now)
+	r.sources.note(end.Source, end, now)
+}
+
+func (r *rates) find(in *tempos, name string) Rates {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := in.of[name]; t != nil {
+		return t.rates(time.Now())
+	}
+	return Rates{}
+}
+
+// AllRates are those of everything.
+func (d *Dispatcher) AllRates() Rates {
+	d.rates.mu.Lock()
+	defer d.rates.mu.Unlock()
+	return d.rates.all.rates(time.Now())
+}
+
+// PoolRates are those of all pools in which something has ended lately, by name.
+func (d *Dispatcher) PoolRates() map[string]Rates {
+	d.rates.mu.Lock()
+	defer d.rates.mu.Unlock()
+	now, all := time.Now(), make(map[string]Rates, len(d.rates.pools.of))
+	for name, t := range d.rates.pools.of {
+		if !t.idle(now) {
+			all[name] = t.rates(now)
+		}
+	}
+	return all
+}
+
+// QueueRates are those of a queue, of which 10,000 are counted.
+func (d *Dispatcher) QueueRates(name string) Rates { return d.rates.find(&d.rates.queues, name) }
+
+// SourceRates are those of a source, of which 100,000 are counted.
+func (d *Dispatcher) SourceRates(id string) Rates { return d.rates.find(&d.rates.sources, id) }

@@ -1,0 +1,83 @@
+package server_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
+	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
+	"github.com/waggle-crawl/waggle/server"
+)
+
+// What it costs to look at 50,000 sources with a million tasks: a scrape, which counts the store each time here, and what `waggle status`
+// asks for, once the owner has looked at all sources in the background.
+func BenchmarkSeen(b *testing.B) {
+	const sources, tasks = 50_000, 1_000_000
+	bed := newBed(b, server.Config{HTTP: "127.0.0.1:0", StatsInterval: time.Nanosecond})
+	d, err := engine.New(engine.Config{ID: "filler", Store: bed.store})
+	if err != nil {
+		b.Fatal(err)
+	}
+	o := operate.New(d)
+	id := func(i int) string { return fmt.Sprintf("s.%05d", i%sources) }
+	var specs []operate.NamedSpec
+	for i := range sources {
+		spec := dispatchtest.Wanted(id(i), "https://"+id(i)+".example/")
+		spec.Spec.Schedule.Every = time.Hour
+		if specs = append(specs, spec); len(specs) == 500 {
+			if _, err := o.ApplySources(b.Context(), specs, false); err != nil {
+				b.Fatal(err)
+			}
+			specs = specs[:0]
+		}
+	}
+	var batch []engine.NewTask
+	for i := range tasks - sources {
+		batch = append(batch, engine.NewTask{SourceID: id(i), URL: fmt.Sprintf("https://%s.example/%d", id(i), i), Priority: dispatch.DefaultPriority})
+		if len(batch) == 1000 {
+			if _, err := d.SubmitTasks(b.Context(), batch); err != nil {
+				b.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
+	b.Run("scrape", func(b *testing.B) {
+		for b.Loop() {
+			reply, err := http.Get("http://" + bed.http.Addr().String() + "/metrics") //nolint:noctx // of a benchmark
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, reply.Body); err != nil || reply.Body.Close() != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	findings := func(b *testing.B) *pb.ListFindingsResponse {
+		found, err := bed.admin.ListFindings(b.Context(), &pb.ListFindingsRequest{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return found
+	}
+	for began := time.Now(); !findings(b).GetAllLookedAt(); { // the chores have not looked at all yet
+		if time.Since(began) > 3*time.Minute {
+			b.Fatal("the sources are not looked at")
+		}
+	}
+	b.Run("status", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := bed.admin.GetStats(b.Context(), &pb.GetStatsRequest{}); err != nil {
+				b.Fatal(err)
+			}
+			if found := findings(b); found.GetSources() != sources {
+				b.Fatalf("%d sources were looked at", found.GetSources())
+			}
+		}
+	})
+}
