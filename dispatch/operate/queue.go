@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -17,11 +18,15 @@ type QueueView struct {
 	// HeldPools are those of Pools that are held, or all where everything is. Where all
 	// are, Gates has the hold that ends first.
 	HeldPools []string
+	// Hour is its last hour ([dispatch.Queues.QueueHours]); never in lists.
+	Hour []dispatch.QueueInterval
+	// MeanFetch is the mean FetchDuration of reports in the last hour; 0 = there was none.
+	MeanFetch time.Duration
 	// MapsTo is the queue that new tasks of a host of this name go to; empty =
 	// this one, and in lists.
 	MapsTo string
-	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, no
-	// rule is for this very name, and no hold stops the queue; never in lists.
+	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, nothing happened in it in the last
+	// hour, no rule is for this very name, and no hold stops the queue; never in lists.
 	Unknown bool
 }
 
@@ -58,10 +63,13 @@ func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, erro
 		known = book.NewQueue(name)
 	}
 	queue := &QueueView{Queue: *known}
+	if queue.Hour, err = o.addHours(ctx, queue); err != nil {
+		return nil, err
+	}
 	if to := book.QueueOf(name); to != name {
 		queue.MapsTo = to
 	}
-	if !book.Names(name) && blankQueue(known) {
+	if !book.Names(name) && blankQueue(known) && queue.Hour == nil {
 		left, err := o.store.ListTasks(ctx, dispatch.TaskFilter{Queue: name, States: settledListed}, "", 1)
 		if err != nil {
 			return nil, fmt.Errorf("list tasks of queue %q: %w", name, err)
@@ -94,7 +102,34 @@ func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit i
 	if len(queues) == limit {
 		next = queues[len(queues)-1].Name
 	}
+	if _, err := o.addHours(ctx, queues...); err != nil {
+		return nil, "", err
+	}
 	return queues, next, o.addHolds(ctx, queues...)
+}
+
+// addHours adds to queues what they have of their last hours, and returns the last hour of the first one.
+func (o *Operator) addHours(ctx context.Context, queues ...*QueueView) (first []dispatch.QueueInterval, err error) {
+	names := make([]string, len(queues))
+	for i, q := range queues {
+		names[i] = q.Name
+	}
+	hours, err := o.store.QueueHours(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("read the last hour of queues: %w", err)
+	}
+	for i, q := range queues {
+		var fetches int64
+		for _, interval := range hours[i] {
+			fetches += interval.Fetches
+			q.MeanFetch += interval.FetchTime
+		}
+		q.MeanFetch /= time.Duration(max(fetches, 1))
+	}
+	if len(hours) > 0 {
+		first = hours[0]
+	}
+	return first, nil
 }
 
 // addHolds adds to queues the holds that stop them, and which of the pools of their tasks are

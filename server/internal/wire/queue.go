@@ -43,10 +43,24 @@ func Queue(q *operate.QueueView, now time.Time) *pb.Queue {
 		Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
 		MapsTo: q.MapsTo, Unknown: q.Unknown, HeldPools: q.HeldPools,
 	}
+	out.MeanFetchDuration = toDuration(q.MeanFetch)
+	for i := range q.Hour {
+		out.Hour = append(out.Hour, toInterval(&q.Hour[i]))
+	}
 	if q.NextGrant.After(now) {
 		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))
 	}
 	return out
+}
+
+func toInterval(i *dispatch.QueueInterval) *pb.QueueInterval {
+	return &pb.QueueInterval{
+		StartTime: toTime(i.Start), Granted: i.Granted, Succeeded: i.Succeeded, Expired: i.Expired,
+		FailedTask: i.Failed[dispatch.ScopeTask], FailedHost: i.Failed[dispatch.ScopeHost],
+		FailedCollector: i.Failed[dispatch.ScopeCollector], FailedUrl: i.Failed[dispatch.ScopeURL],
+		DelayedDuration: toDuration(i.Delayed), BlockedDuration: toDuration(i.Blocked),
+		MeanFetchDuration: toDuration(i.FetchTime / time.Duration(max(i.Fetches, 1))),
+	}
 }
 
 // RuleChange is what SetQueueRule asks for.

@@ -30,8 +30,20 @@ func newQueueList(o *client.Options) *cobra.Command {
 	request := &pb.ListQueuesRequest{Filter: &pb.Filter{}}
 	cmd := &cobra.Command{Use: "list", Short: "List queues with tasks or holds"}
 	cli.QueueVar(cmd.Flags(), &request.Filter.QueueSuffix, "suffix", "only the queue with this `name` and those that end with .SUFFIX, as example.com")
+	var order string
+	cli.ChoiceVar(cmd.Flags(), &order, "sort", "", "name", "`order` of the list: name, or slow: the longest mean fetch time of the last hour first", "name", "slow")
 	return o.List(cmd, func(ctx context.Context, c *client.Client, part client.Part) error {
-		reply, err := client.ReadPart(ctx, part, c.Queues.ListQueues, request)
+		if order != "name" && part.Token != "" {
+			return cli.Usagef("--page-token follows the order of the names: say it without --sort %s", order)
+		}
+		read := part
+		if order != "name" {
+			read = client.Part{}
+		}
+		reply, err := client.ReadPart(ctx, read, c.Queues.ListQueues, request)
+		if order == "slow" && err == nil {
+			slowestFirst(c, reply, part.Limit)
+		}
 		return c.ShowList(part, reply, err, func() {
 			none := "no queues: nothing waits, and nothing is blocked"
 			if request.GetFilter().GetQueueSuffix() != "" {
@@ -42,13 +54,32 @@ func newQueueList(o *client.Options) *cobra.Command {
 	})
 }
 
+// slowestFirst sorts the queues of a whole list, and leaves at most limit of them, unless that is 0.
+func slowestFirst(c *client.Client, list *pb.ListQueuesResponse, limit int) {
+	slices.SortStableFunc(list.Queues, func(a, b *pb.Queue) int {
+		return cmp.Compare(b.GetMeanFetchDuration().AsDuration(), a.GetMeanFetchDuration().AsDuration())
+	})
+	if limit > 0 && len(list.Queues) > limit {
+		c.Note("%s more follow; --limit 0 lists all", human.Count(len(list.Queues)-limit))
+		list.Queues = list.Queues[:limit]
+	}
+}
+
 func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
-	t := human.NewTable("QUEUE^14", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">NEXT/4", "HELD BY/5~16", "RULE/1^8")
+	t := human.NewTable("QUEUE^14", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">FETCH/7", ">NEXT/4", "HELD BY/5~16", "RULE/1^8")
 	for _, q := range queues {
 		t.Row(q.GetName(), human.Count(q.GetWaiting()), human.Count(q.GetLeased()), human.Count(q.GetSettings().GetMaxInFlight()),
-			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
+			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), fetchTime(q), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
 	}
 	t.Write(out, none)
+}
+
+// fetchTime is how long its pages took to fetch in the last hour.
+func fetchTime(q *pb.Queue) string {
+	if q.GetMeanFetchDuration() == nil {
+		return human.None
+	}
+	return human.Span(q.GetMeanFetchDuration().AsDuration())
 }
 
 // nextGrant is when the clock lets a queue be granted from. Of a gate that does not open by itself it knows nothing.
@@ -106,6 +137,7 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 		sh.Line("Held by", describe.Held(now, gate))
 	}
 	sh.Write(out)
+	writeHour(out, q)
 }
 
 // settingsText is politeness in a line.
