@@ -617,6 +617,10 @@ type Task struct {
 	Bytes int64 `protobuf:"varint,41,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// The fetch_duration of that report, in whole milliseconds; absent: not known.
 	FetchDuration *durationpb.Duration `protobuf:"bytes,42,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
+	// The W3C trace context (traceparent) to go on with: in a leased task that of its grant, else that of the call that
+	// submitted it. Empty: that call was not sampled, the task was discovered or is a seed, or it is over. The target of a
+	// redirect inherits it.
+	Traceparent   string `protobuf:"bytes,45,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -915,6 +919,13 @@ func (x *Task) GetFetchDuration() *durationpb.Duration {
 		return x.FetchDuration
 	}
 	return nil
+}
+
+func (x *Task) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // Cancellation is who canceled a task, when and why.
@@ -2144,7 +2155,7 @@ var File_waggle_v1_task_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\n" +
+	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfd\n" +
 	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
@@ -2190,7 +2201,8 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vhttp_status\x18( \x01(\x05R\n" +
 	"httpStatus\x12\x14\n" +
 	"\x05bytes\x18) \x01(\x03R\x05bytes\x12@\n" +
-	"\x0efetch_duration\x18* \x01(\v2\x19.google.protobuf.DurationR\rfetchDuration\x1a;\n" +
+	"\x0efetch_duration\x18* \x01(\v2\x19.google.protobuf.DurationR\rfetchDuration\x12 \n" +
+	"\vtraceparent\x18- \x01(\tR\vtraceparent\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
