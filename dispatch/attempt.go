@@ -131,8 +131,17 @@ type Attempt struct {
 	// Moved is where the page of a seed redirected to in a success, and MovedStatus the HTTP status of that.
 	Moved       string `json:"m,omitempty"`
 	MovedStatus int    `json:"h,omitempty"`
+	// Response is what its report said, of a success or a failure.
+	Response Response `json:"a,omitzero"`
 	// Note is of the operator who ended it, with ResultRevoked, ResultCanceled and ResultHeld.
 	Note
+}
+
+// Response is what the report of a success or a failure said of the request. Zero values: not known.
+type Response struct {
+	HTTPStatus    int           `json:"h,omitempty"`
+	Bytes         int64         `json:"b,omitempty"` // of a success
+	FetchDuration time.Duration `json:"d,omitempty"` // kept in whole milliseconds, at most 49 days
 }
 
 // Canceled is the history line of a cancel, with who and why; nil if neither is known.

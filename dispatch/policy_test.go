@@ -34,7 +34,7 @@ func leased(recurring bool, counters dispatch.Counters) *dispatch.Task {
 }
 
 func succeeded() *dispatch.Report {
-	return &dispatch.Report{Succeeded: &dispatch.Succeeded{Memo: []byte("etag"), FetchDuration: time.Second}}
+	return &dispatch.Report{Succeeded: &dispatch.Succeeded{HTTPStatus: 200, Bytes: 9, Memo: []byte("etag"), FetchDuration: time.Second}}
 }
 
 func failed(reason dispatch.FailureReason) *dispatch.Report {
@@ -62,6 +62,9 @@ func TestPolicy_Report_success(t *testing.T) {
 		if tr.Queue.Kind != dispatch.QueueSucceeded || tr.Queue.FetchDuration != time.Second || !tr.SourceSuccess {
 			t.Errorf("%+v", tr)
 		}
+		if tr.Response != (dispatch.Response{HTTPStatus: 200, Bytes: 9, FetchDuration: time.Second}) {
+			t.Errorf("%+v", tr.Response)
+		}
 		if tr.Cursor == nil || len(tr.Cursor) > 0 || !tr.ClearError {
 			t.Errorf("cursor %q and last error are kept: %+v", tr.Cursor, tr)
 		}
@@ -74,6 +77,9 @@ func TestPolicy_Report_success(t *testing.T) {
 		}
 		if tr.Counters != (dispatch.Counters{Cycle: 1}) || tr.Shrink || !tr.Run.IsZero() {
 			t.Errorf("%+v", tr)
+		}
+		if tr.Attempt == nil || tr.Attempt.Response.Bytes != 9 || tr.Attempt.Response.HTTPStatus != 200 {
+			t.Errorf("its line of the history: %+v", tr.Attempt)
 		}
 	})
 	t.Run("recurring and late is due once after an outage", func(t *testing.T) {

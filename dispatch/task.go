@@ -97,6 +97,9 @@ type Task struct {
 	LastLease LeaseDigest `json:"last_lease,omitzero"`
 	Result    Result      `json:"result,omitzero"`
 
+	// Response is of the last report of a success or a failure, of its last cycle too.
+	Response Response `json:"response,omitzero"`
+
 	// CancelRequested: however the lease ends, the task ends CANCELED; with CancelHeld
 	// it waits again. CancelNone when nobody asked.
 	CancelRequested CancelReason `json:"cancel_requested,omitzero"`

@@ -162,8 +162,8 @@ type Transition struct {
 	Token    LeaseDigest
 	Revision uint32
 	// Unread: [Policy.Unread] computed it, without the record. Lease is the whole token then, and replaces Token; the
-	// store fills in Revision, Counters, Run, FirstDue and Remember. Such transitions differ only in ID, Lease, Memo
-	// and Queue.
+	// store fills in Revision, Counters, Run, FirstDue and Remember. Such transitions differ only in ID, Lease, Memo,
+	// Response and Queue.
 	Unread bool
 	Lease  LeaseToken
 	// Expired: apply only if the deadline has passed by the store's clock
@@ -171,6 +171,8 @@ type Transition struct {
 	Expired bool
 	// Result of the lease, kept to answer a repeated report.
 	Result Result
+	// Response replaces the task's with ResultSucceeded and ResultFailed.
+	Response Response
 
 	// State after it: StateScheduled for any waiting state, or a settled one.
 	State State

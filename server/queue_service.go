@@ -57,10 +57,10 @@ func (s *queueService) ListQueues(ctx context.Context, req *pb.ListQueuesRequest
 func (s *queueService) listQueues(ctx context.Context, req *pb.ListQueuesRequest, after string, limit int) ([]*operate.QueueView, string, error) {
 	name, suffix := req.GetFilter().GetQueue(), req.GetFilter().GetQueueSuffix()
 	pick := operate.QueuePick{
-		Suffix: suffix, Held: req.GetHeld(), Blocked: req.GetBlocked(), Waiting: req.GetOrder() == pb.QueueOrder_QUEUE_ORDER_WAITING,
+		Suffix: suffix, Held: req.GetHeld(), Blocked: req.GetBlocked(), Order: wire.FromQueueOrder(req.GetOrder()),
 	}
 	switch {
-	case name == "" && (pick.Held || pick.Blocked || pick.Waiting):
+	case name == "" && (pick.Held || pick.Blocked || pick.Order != operate.QueuesByName):
 		return s.o().PickQueues(ctx, pick, after, limit)
 	case name == "":
 		return s.o().ListQueues(ctx, suffix, after, limit)

@@ -176,6 +176,10 @@ func TestApart_Leaves(t *testing.T) {
 	t.Parallel()
 	a := newApartStore(t)
 	items := a.apart(10)
+	want := dispatch.Response{HTTPStatus: 200, Bytes: 54_321, FetchDuration: 321 * time.Millisecond}
+	if tasks, _, err := a.Tasks(t.Context(), []dispatch.TaskID{items[3].ID}, true); err != nil || tasks[0].Response != want {
+		t.Errorf("one that is apart: %+v, %v", tasks[0], err)
+	}
 	if got := a.codes(again(items[:2])); !slices.Equal(got, []dispatch.SubmitCode{dispatch.SubmitRevisit, dispatch.SubmitRevisit}) {
 		t.Errorf("tasks that are apart are answered %v", got)
 	}

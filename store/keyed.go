@@ -167,6 +167,7 @@ func (s *Store) place(l *Loader, away time.Duration, renewed time.Time) error {
 	loaded.LocksLost()
 	loaded.Undone = s.shards[number].Undone + 1 // who has an answer of before looks at it again
 	loaded.Start(away, renewed)
+	loaded.FollowHours(s.shards[number].Shard)
 	s.shards[number].Shard, s.shards[number].last = loaded, nil
 	s.shards[number].away.Store(false)
 	if number == bookShard {

@@ -72,7 +72,7 @@ func heap() int {
 
 // unread is the success of a grant, as a policy computes it without the record.
 func unread(g *dispatch.Grant) dispatch.Transition {
-	tr, ok := dispatch.Policy{}.Unread(&dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{}})
+	tr, ok := dispatch.Policy{}.Unread(&dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{HTTPStatus: 200, Bytes: 54_321, FetchDuration: 321 * time.Millisecond}})
 	if !ok {
 		panic("the policy has to read a plain success")
 	}

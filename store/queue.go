@@ -32,6 +32,21 @@ func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Qu
 	return queues, nil
 }
 
+// QueueHours implements [dispatch.Queues].
+func (s *Store) QueueHours(ctx context.Context, names []string) ([][]dispatch.QueueInterval, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	hours := make([][]dispatch.QueueInterval, len(names))
+	for i, name := range names {
+		err := s.shardOfName(name).read(ctx, func(sh *machine.Shard) { hours[i] = sh.QueueHour(name) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return hours, nil
+}
+
 // ListQueues implements [dispatch.Queues].
 func (s *Store) ListQueues(ctx context.Context, suffix, after string, limit int) ([]*dispatch.Queue, error) {
 	var found []*dispatch.Queue

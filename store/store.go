@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/store/backend"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
@@ -90,7 +91,7 @@ func newStore(shards int, config Config) (*Store, error) {
 	s.access.notices = make(map[string][]byte)
 	for i := range shards {
 		s.shards = append(s.shards, &shard{part: part{clock: &s.clock}, Shard: machine.New(i), publish: s.publish})
-		s.shards[i].Archived = s.archive != nil
+		s.shards[i].Archived, s.shards[i].Hours = s.archive != nil, max(bounds.MaxQueueHours/shards, 1)
 	}
 	return s, nil
 }

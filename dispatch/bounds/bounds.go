@@ -38,7 +38,11 @@ const (
 	MaxDepth        = 10_000 // links from a seed
 	MaxPriority     = 9      // higher goes first
 	MaxRedirects    = 100    // from the head of a chain of redirects
-	MaxHistory      = 10     // attempts remembered with a task
+	MaxHistory      = 10     // successes remembered with a task, and as many other attempts
+	// QueueIntervals of QueueInterval are the last hour of a queue, which is kept of MaxQueueHours queues of a store.
+	QueueInterval  = 2 * time.Minute
+	QueueIntervals = 30
+	MaxQueueHours  = 10_000
 	// FreeReleases: from the release with this number in a row on, each is in the task's history and delays its next grant.
 	FreeReleases = 20
 	// MinEvery and MaxEvery bound the intervals of schedules.

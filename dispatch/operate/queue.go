@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
@@ -19,11 +20,15 @@ type QueueView struct {
 	// HeldPools are those of Pools that are held, or all where everything is. Where all
 	// are, Gates has the hold that ends first.
 	HeldPools []string
+	// Hour is its last hour ([dispatch.Queues.QueueHours]); never in lists.
+	Hour []dispatch.QueueInterval
+	// MeanFetch is the mean FetchDuration of reports in the last hour; 0 = there was none.
+	MeanFetch time.Duration
 	// MapsTo is the queue that new tasks of a host of this name go to; empty =
 	// this one, and in lists.
 	MapsTo string
-	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, no
-	// rule is for this very name, and no hold stops the queue; never in lists.
+	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, nothing happened in it in the last
+	// hour, no rule is for this very name, and no hold stops the queue; never in lists.
 	Unknown bool
 	// Rates are what has ended in it lately; not in lists but those by [Operator.PickQueues].
 	Rates engine.Rates
@@ -62,10 +67,13 @@ func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, erro
 		known = book.NewQueue(name)
 	}
 	queue := &QueueView{Queue: *known, Rates: o.d.QueueRates(name)}
+	if queue.Hour, err = o.addHours(ctx, queue); err != nil {
+		return nil, err
+	}
 	if to := book.QueueOf(name); to != name {
 		queue.MapsTo = to
 	}
-	if !book.Names(name) && blankQueue(known) {
+	if !book.Names(name) && blankQueue(known) && queue.Hour == nil {
 		left, err := o.store.ListTasks(ctx, dispatch.TaskFilter{Queue: name, States: settledListed}, "", 1)
 		if err != nil {
 			return nil, fmt.Errorf("list tasks of queue %q: %w", name, err)
@@ -98,16 +106,29 @@ func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit i
 	if len(queues) == limit {
 		next = queues[len(queues)-1].Name
 	}
+	if _, err := o.addHours(ctx, queues...); err != nil {
+		return nil, "", err
+	}
 	return queues, next, o.addHolds(ctx, queues...)
 }
+
+// QueueOrder is an order of queues.
+type QueueOrder int
+
+// The orders: as by [Operator.ListQueues], those with the most waiting tasks first, those with the longest mean fetch time first.
+const (
+	QueuesByName QueueOrder = iota
+	QueuesByWaiting
+	QueuesBySlowness
+)
 
 // QueuePick selects and orders queues by what all of them have to be read for.
 type QueuePick struct {
 	Suffix string
 	// Held selects those that a hold stops, Blocked those that failures have blocked; both: those that are either.
 	Held, Blocked bool
-	// Waiting puts those with the most waiting tasks first; else they are ordered as by [Operator.ListQueues].
-	Waiting bool
+	// Order of the queues.
+	Order QueueOrder
 }
 
 // selects reports whether a queue matches.
@@ -119,7 +140,7 @@ func (p *QueuePick) selects(q *QueueView) bool {
 	return !p.Held && !p.Blocked || p.Blocked && slices.ContainsFunc(q.Gates, blocked) || p.Held && slices.ContainsFunc(q.Gates, held)
 }
 
-// PickQueues lists at most limit queues from the first after after, with their rates. By Waiting it reads all queues and returns the first
+// PickQueues lists at most limit queues from the first after after, with their rates. By another order than that of the names it reads all queues and returns the first
 // ones, without a next; else a page may have fewer than limit, even none, and still a next.
 func (o *Operator) PickQueues(ctx context.Context, pick QueuePick, after string, limit int) (picked []*QueueView, next string, err error) {
 	for {
@@ -131,15 +152,15 @@ func (o *Operator) PickQueues(ctx context.Context, pick QueuePick, after string,
 			if !pick.selects(q) {
 				continue
 			}
-			if picked = append(picked, q); !pick.Waiting && len(picked) == limit {
+			if picked = append(picked, q); pick.Order == QueuesByName && len(picked) == limit {
 				next = q.Name
 				break
 			}
 		}
-		if pick.Waiting && len(picked) > 2*limit || next == "" {
-			picked = firstWaiting(picked, pick.Waiting, limit)
+		if pick.Order != QueuesByName && (len(picked) > 2*limit || next == "") {
+			picked = firstQueues(picked, pick.Order, limit)
 		}
-		if after = next; next == "" || !pick.Waiting {
+		if after = next; next == "" || pick.Order == QueuesByName {
 			for _, q := range picked {
 				q.Rates = o.d.QueueRates(q.Name)
 			}
@@ -148,13 +169,39 @@ func (o *Operator) PickQueues(ctx context.Context, pick QueuePick, after string,
 	}
 }
 
-// firstWaiting are the queues with the most waiting tasks, if they are to be ordered.
-func firstWaiting(queues []*QueueView, ordered bool, limit int) []*QueueView {
-	if !ordered {
-		return queues
-	}
-	slices.SortStableFunc(queues, func(a, b *QueueView) int { return cmp.Compare(b.Waiting, a.Waiting) })
+// firstQueues are the first queues by an order.
+func firstQueues(queues []*QueueView, order QueueOrder, limit int) []*QueueView {
+	slices.SortStableFunc(queues, func(a, b *QueueView) int {
+		if order == QueuesBySlowness {
+			return cmp.Compare(b.MeanFetch, a.MeanFetch)
+		}
+		return cmp.Compare(b.Waiting, a.Waiting)
+	})
 	return queues[:min(len(queues), limit)]
+}
+
+// addHours adds to queues what they have of their last hours, and returns the last hour of the first one.
+func (o *Operator) addHours(ctx context.Context, queues ...*QueueView) (first []dispatch.QueueInterval, err error) {
+	names := make([]string, len(queues))
+	for i, q := range queues {
+		names[i] = q.Name
+	}
+	hours, err := o.store.QueueHours(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("read the last hour of queues: %w", err)
+	}
+	for i, q := range queues {
+		var fetches int64
+		for _, interval := range hours[i] {
+			fetches += interval.Fetches
+			q.MeanFetch += interval.FetchTime
+		}
+		q.MeanFetch /= time.Duration(max(fetches, 1))
+	}
+	if len(hours) > 0 {
+		first = hours[0]
+	}
+	return first, nil
 }
 
 // addHolds adds to queues the holds that stop them, and which of the pools of their tasks are

@@ -6,7 +6,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 )
 
-// ended is a task that has succeeded and is over, in 112 bytes: most of what a store keeps are such tasks, and hardly any is met
+// ended is a task that has succeeded and is over, in 128 bytes: most of what a store keeps are such tasks, and hardly any is met
 // again. Who meets one gets a record of it ([Shard.find]), which takes its place as soon as it is about to change. Where the backend
 // keeps such tasks apart, they are here only until the next snapshot (apart.go).
 type ended struct {
@@ -27,6 +27,7 @@ type ended struct {
 	priority                 int8
 	relation                 dispatch.Relation
 	result                   dispatch.Result
+	response                 response
 }
 
 func (e ended) key() taskHash { return e.hash }
@@ -53,7 +54,7 @@ func (r *record) ended() ended {
 		created: r.created, run: r.run, forgetAt: r.score,
 		due: uint32(r.due - r.created), settled: uint32(r.settledAt - r.created),
 		revision: r.revision, cycle: r.counters.Cycle, attempt: r.counters.Attempt,
-		depth: r.depth, priority: r.priority, relation: r.relation, result: r.result,
+		depth: r.depth, priority: r.priority, relation: r.relation, result: r.result, response: r.response,
 	}
 	if r.paced != 0 {
 		e.paced = uint32(r.paced-r.settledAt+pacedBefore) + 1
@@ -68,7 +69,7 @@ func (e *ended) record(r *record) *record {
 		created: e.created, run: e.run, score: e.forgetAt,
 		due: e.created + int64(e.due), settledAt: e.created + int64(e.settled),
 		revision: e.revision, counters: dispatch.Counters{Cycle: e.cycle, Attempt: e.attempt},
-		depth: e.depth, priority: e.priority, relation: e.relation, result: e.result,
+		depth: e.depth, priority: e.priority, relation: e.relation, result: e.result, response: e.response,
 		state: dispatch.StateDone, counted: dispatch.StateDone, shrunk: true, stands: inEnded,
 	}
 	if e.paced != 0 {

@@ -28,6 +28,11 @@ func attemptFields(c *codec.Codec, a *dispatch.Attempt) {
 	codec.Optional(c, 9, &a.Failure, failureFields)
 	codec.Text(c, 10, &a.By)
 	codec.Text(c, 11, &a.Reason)
+	answer := responseOf(a.Response)
+	answer.fields(c, 12)
+	if c.Reading() {
+		a.Response = answer.visible()
+	}
 }
 
 func redirectFields(c *codec.Codec, r *dispatch.Redirect) {

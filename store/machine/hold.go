@@ -42,6 +42,7 @@ func (c *Unblock) Run(s *Shard) {
 	if q.blocked != 0 || step != 0 {
 		s.change(q, allParts)
 	}
+	s.passHour(q)
 	if s.setBlocked(q, 0); step != 0 {
 		q.trouble.blockStep = 0
 	}

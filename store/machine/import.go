@@ -72,7 +72,7 @@ func (s *Shard) recordOf(l *lane, t *dispatch.Task) *record {
 		run: ms.Of(t.Run), depth: int32(t.Depth), priority: int8(t.Priority), recurring: t.Recurring, relation: t.Relation,
 		counters: t.Counters, revision: t.Revision, result: t.Result, cancel: t.CancelRequested, again: t.AgainRequested,
 		behind: t.Behind, due: ms.Of(t.Due), created: ms.Of(t.Created), settledAt: ms.Of(t.SettledAt),
-		lastLease: t.LastLease,
+		lastLease: t.LastLease, response: responseOf(t.Response),
 	}
 	if t.Cursor != nil || t.Memo != nil || t.LastError != nil || t.History != nil {
 		r.details = &details{cursor: slices.Clone(t.Cursor), memo: slices.Clone(t.Memo), lastError: clone(t.LastError), history: slices.Clone(t.History)}

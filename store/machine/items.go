@@ -349,6 +349,7 @@ func taskState(c *codec.Codec, r *record, grant *uint64) {
 		r.score = max(orphan, forgetAt)
 	}
 	c.Flag(36, &r.shrunk)
+	r.response.fields(c, 60)
 	if c.Reading() {
 		r.paced = atDistance(paced, r.lastGrant())
 	}

@@ -208,6 +208,7 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		deadline := r.lease.deadline
 		s.endLease(r)
 		r.cancel = dispatch.CancelNone
+		s.spanOf(q).reported(t)
 		block := q.blocked
 		s.affect(q, &t.Queue, deadline)
 		r.paced = q.nextGrant
@@ -215,6 +216,9 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 			q.suffer().cause = &dispatch.BlockCause{Task: t.ID, Failure: *t.LastError}
 		}
 		r.lastLease, r.result = t.Token, t.Result
+		if t.Result == dispatch.ResultSucceeded || t.Result == dispatch.ResultFailed {
+			r.response = responseOf(t.Response)
+		}
 		s.tally(t.Result)
 	} else {
 		s.leave(r)
@@ -305,15 +309,27 @@ func (s *Shard) shrink(r *record, over bool) {
 	r.content = s.pack(&about)
 }
 
-// addHistory adds a line to the history; if it is full, the oldest line is dropped.
+// addHistory adds a line to the history. Successes and all else have their own room, so that neither drives out the other: if it is
+// full, the oldest line of that sort is dropped.
 func (r *record) addHistory(line dispatch.Attempt) {
 	line.Failure = clone(line.Failure)
 	d := r.detail()
-	if len(d.history) >= bounds.MaxHistory {
-		d.history = slices.Delete(d.history, 0, len(d.history)-bounds.MaxHistory+1)
+	oldest, count := -1, 0
+	for i := range d.history {
+		if succeeded(&d.history[i]) != succeeded(&line) {
+			continue
+		}
+		if count++; oldest < 0 {
+			oldest = i
+		}
+	}
+	if count >= bounds.MaxHistory {
+		d.history = slices.Delete(d.history, oldest, oldest+1)
 	}
 	d.history = append(d.history, line)
 }
+
+func succeeded(line *dispatch.Attempt) bool { return line.Result == dispatch.ResultSucceeded }
 
 // affect applies the [dispatch.QueueEffect] of the end of a lease.
 func (s *Shard) affect(q *queue, effect *dispatch.QueueEffect, deadline int64) {

@@ -187,6 +187,7 @@ func (s *Shard) closeWhenEmpty(q *queue) {
 		for qp := range q.parts() {
 			s.moveQueue(qp, place{})
 		}
+		s.passHour(q)
 		s.removeQueue(q)
 		s.removed(q)
 	case kept != ms.Infinite:

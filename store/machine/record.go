@@ -357,7 +357,7 @@ func (s *Shard) copyTo(t *dispatch.Task, r *record, with withDetails) {
 		Run: ms.Time(r.run), Priority: int(r.priority), State: r.visibleState(s.now),
 		Counters: r.counters, Due: ms.Time(r.due), FirstDue: ms.Time(r.firstDue()),
 		Created: ms.Time(r.created), SettledAt: ms.Time(r.settledAt),
-		LastLease: r.lastLease, Result: r.result,
+		LastLease: r.lastLease, Result: r.result, Response: r.response.visible(),
 		CancelRequested: r.cancel, AgainRequested: r.again, Behind: r.behind, Revision: r.revision,
 	}
 	r.content.copyTo(t)

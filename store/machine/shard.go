@@ -9,6 +9,7 @@ package machine
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -26,6 +27,8 @@ type Shard struct {
 	Keeping, Keyed bool
 	// Archived: the backend keeps tasks that are over apart (apart.go).
 	Archived bool
+	// Hours is of how many queues the last hour is kept; 0: of none.
+	Hours int
 	// now and micros are the instant of the call under way: time is read once per call.
 	now    int64
 	micros uint64
@@ -108,6 +111,7 @@ type Shard struct {
 	// unknown has what a newer release has written of items.
 	unknown map[kept]codec.Unknown
 
+	hours                               hours
 	counts                              stateCounts
 	granted, settled, expired, orphaned int64
 	// forgottenDone counts the DONE tasks that are forgotten; counts has them too.
@@ -344,6 +348,8 @@ type queue struct {
 	first queuePool
 
 	settings *settings // nil: to be resolved
+	// hour is its last hour, unless another queue has got it; nil: it may be there all the same.
+	hour *queueHour
 	// idleUntil is the score in the shard's idle queues; 0 = not idle.
 	idleUntil int64
 	// touched: the call under way places it at its end.
@@ -489,6 +495,32 @@ type record struct {
 	behind  bool
 	// shrunk: it is over, and its content is dropped.
 	shrunk bool
+	// response is of the last report of a success or a failure.
+	response response
+}
+
+// response is a [dispatch.Response] in 16 bytes: every task has one.
+type response struct {
+	bytes  uint64
+	millis uint32 // of its fetch
+	status uint16
+}
+
+func responseOf(r dispatch.Response) response {
+	return response{
+		bytes: uint64(max(r.Bytes, 0)), millis: uint32(min(max(r.FetchDuration.Milliseconds(), 0), math.MaxUint32)), status: uint16(r.HTTPStatus),
+	}
+}
+
+func (r response) visible() dispatch.Response {
+	return dispatch.Response{HTTPStatus: int(r.status), Bytes: int64(r.bytes), FetchDuration: ms.Duration(int64(r.millis))}
+}
+
+// fields are those of a response, from that number on.
+func (r *response) fields(c *codec.Codec, first int) {
+	codec.Uint(c, first, &r.status)
+	codec.Uint(c, first+1, &r.bytes)
+	codec.Uint(c, first+2, &r.millis)
 }
 
 // id is that of the task.

@@ -128,6 +128,9 @@ func (c *claim) turn(n *line, qp *queuePool, first *lane) bool {
 	c.takeFromLanes(n, qp, quota, first)
 	granted := c.granted > before
 	if granted {
+		if p := c.s.spanOf(q); p != nil {
+			p.granted += uint32(c.granted - before)
+		}
 		m := movedGrant{queue: q.name, before: q.nextGrant}
 		q.nextGrant = max(q.nextGrant, c.s.now)
 		if set.paced.MinDelay > 0 {

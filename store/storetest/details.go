@@ -13,6 +13,8 @@ func detailCases() []testCase {
 		{"Memo_IsKeptReplacedCleared", detailMemo},
 		{"LastError_IsKeptAndCleared", detailLastError},
 		{"History_KeepsTheLastTen", detailHistory},
+		{"History_KeepsSuccessesApart", detailSuccesses},
+		{"Response_IsTheLastReports", detailResponse},
 		{"Shrink_DropsWhatIsNotNeeded_T45", detailShrink},
 		{"Details_OnlyWhenAskedFor", detailAsked},
 		{"Remember_Zero_IsKept", detailForever},
@@ -76,6 +78,65 @@ func detailHistory(e *env) {
 		e.settle(tr)
 	}
 	is(e, "history", e.task(item(g, queue, "k").ID).History, want[3:])
+}
+
+// detailSuccesses fails a task for longer than the history is, and lets it succeed for as long: of both the last ones stay.
+func detailSuccesses(e *env) {
+	e.open()
+	g := source("a")
+	e.create(g, item(g, queue, "k"))
+	var lines [2][]dispatch.Attempt
+	for i := range 2 * (bounds.MaxHistory + 3) {
+		grant := e.takeOne()
+		e.advance(time.Second)
+		tr := retry(&grant.Task, 0)
+		if i%2 == 0 {
+			tr.Result = dispatch.ResultSucceeded
+		}
+		tr.Attempt = &dispatch.Attempt{
+			Collector: "c1", Fence: grant.Token.Fence, Started: grant.Task.Lease.Granted, Ended: e.now(), Result: tr.Result,
+			Response: dispatch.Response{HTTPStatus: 200 + i, Bytes: int64(i) << 32, FetchDuration: time.Duration(i) * time.Millisecond},
+		}
+		lines[i%2] = append(lines[i%2], *tr.Attempt)
+		e.settle(tr)
+	}
+	var got [2][]dispatch.Attempt
+	for _, line := range e.task(item(g, queue, "k").ID).History {
+		at := 0
+		if line.Result == dispatch.ResultFailed {
+			at = 1
+		}
+		got[at] = append(got[at], line)
+	}
+	is(e, "successes", got[0], lines[0][3:])
+	is(e, "failures", got[1], lines[1][3:])
+}
+
+func detailResponse(e *env) {
+	e.open()
+	g := remembered("a")
+	e.create(g, item(g, queue, "k"))
+	id := item(g, queue, "k").ID
+	failed := dispatch.Response{HTTPStatus: 503, FetchDuration: 20 * time.Millisecond}
+	grant := e.takeOne()
+	tr := retry(&grant.Task, 0)
+	tr.Response = failed
+	e.settle(tr)
+	is(e, "after a failure", e.task(id).Response, failed)
+	grant = e.takeOne()
+	is(e, "when it is handed out", grant.Task.Response, failed)
+	e.settle(released(&grant.Task, 0))
+	is(e, "after a release", e.task(id).Response, failed)
+	grant = e.takeOne()
+	tr = success(&grant)
+	tr.Response = dispatch.Response{HTTPStatus: 200, Bytes: 1 << 40, FetchDuration: 24 * time.Hour}
+	e.settle(tr)
+	is(e, "after an unread success", e.task(id).Response, tr.Response)
+	e.advance(time.Minute)
+	e.sweep(10)
+	is(e, "of one that is over", e.task(id).Response, tr.Response)
+	e.submitOne(g, item(g, queue, "k", func(s *dispatch.Submission) { s.Run = start }), dispatch.SubmitRevisit)
+	is(e, "of one that is due again", e.task(id).Response, tr.Response)
 }
 
 func detailShrink(e *env) {

@@ -116,6 +116,9 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	if tr.Queue.Kind != dispatch.QueueUntouched {
 		tr.Queue.FetchDuration = one(m, 0, 120*time.Millisecond, time.Second, 7*time.Second+300*time.Microsecond)
 	}
+	if tr.Result == dispatch.ResultSucceeded || tr.Result == dispatch.ResultFailed {
+		tr.Response = m.response()
+	}
 	if m.chance(4) {
 		tr.Queue.QueueDelay = m.asked()
 	}
@@ -131,13 +134,20 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	if m.chance(40) {
 		tr.Attempt = &dispatch.Attempt{
 			Collector: t.Lease.Token.Collector, Cycle: t.Counters.Cycle, Fence: t.Lease.Digest.Fence,
-			Started: t.Lease.Granted, Ended: m.world.now(), Result: tr.Result, Failure: tr.LastError,
+			Started: t.Lease.Granted, Ended: m.world.now(), Result: tr.Result, Failure: tr.LastError, Response: tr.Response,
 		}
 		if m.chance(20) {
 			tr.Attempt.Moved, tr.Attempt.MovedStatus = "http://moved.test/", 301
 		}
 	}
 	return tr
+}
+
+// response is what a report says of its request.
+func (m *model) response() dispatch.Response {
+	return dispatch.Response{
+		HTTPStatus: one(m, 0, 200, 304, 599), Bytes: one[int64](m, 0, 0, 1234, 1<<40), FetchDuration: one(m, 0, time.Millisecond, 24*time.Hour),
+	}
 }
 
 // asked is what a host may ask for.
@@ -237,6 +247,7 @@ func (m *model) success(leased []*modelTask) (s dispatch.Transition, ok bool) {
 	default:
 		return s, false
 	}
+	s.Response = m.response()
 	s.Queue.FetchDuration = one(m, 0, 120*time.Millisecond, time.Second, 7*time.Second+300*time.Microsecond)
 	if m.chance(4) {
 		s.Queue.QueueDelay = m.asked()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/bounds"
 )
 
 func queueCases() []testCase {
@@ -16,6 +17,8 @@ func queueCases() []testCase {
 		{"Empty_OutlivedByItsDelay", queueDelay},
 		{"Leased_IsThere", queueLeased},
 		{"Named_InTheirOrder", queuesNamed},
+		{"Hour_CountsWhatWasDone", queueHour},
+		{"Hour_OutlivesTheQueue", queueHourGone},
 	}
 }
 
@@ -147,4 +150,92 @@ func queuesNamed(e *env) {
 	none, err := e.Store.QueuesNamed(e.ctx, nil)
 	e.ok("no queues named", err)
 	is(e, "none", len(none), 0)
+}
+
+// hour reads the last hour of the queue of the cases.
+func (e *env) hour() []dispatch.QueueInterval {
+	e.Helper()
+	hours, err := e.Store.QueueHours(e.ctx, []string{"unknown.test", queue})
+	e.ok("hours", err)
+	is(e, "hours", len(hours), 2)
+	is(e, "hour of an unknown queue", len(hours[0]), 0)
+	return hours[1]
+}
+
+// queueHour ends leases in each way, in two intervals with one between, and lets them become older than an hour.
+func queueHour(e *env) {
+	e.rule("*", delayed(time.Second, 99))
+	g := remembered("a")
+	e.create(g, numbered(g, queue, 20)...)
+	e.advance(start.Truncate(bounds.QueueInterval).Add(bounds.QueueInterval).Sub(e.now()))
+	first := e.now()
+	grants := make([]dispatch.Grant, 8)
+	for i := range grants {
+		grants[i] = e.takeOne()
+		e.advance(time.Second)
+	}
+	is(e, "grants", e.hour(), []dispatch.QueueInterval{{Start: first, Granted: 8, Delayed: 8 * time.Second}})
+	tr := success(&grants[0])
+	tr.Queue.FetchDuration = 300 * time.Millisecond
+	e.settle(tr)
+	failed := func(i int, reason dispatch.FailureReason, kind dispatch.QueueEffectKind) {
+		tr := retry(&grants[i].Task, time.Hour)
+		tr.LastError = &dispatch.Failure{Result: dispatch.ResultFailed, Reason: reason}
+		tr.Queue = dispatch.QueueEffect{Kind: kind, FetchDuration: 100 * time.Millisecond}
+		e.settle(tr)
+	}
+	failed(1, 1, dispatch.QueueAnswered)
+	failed(2, 200, dispatch.QueueUntouched)
+	failed(3, 301, dispatch.QueueReported)
+	e.settle(released(&grants[4].Task, time.Hour))
+	e.advance(bounds.QueueInterval)
+	want := dispatch.QueueInterval{
+		Start: first, Granted: 8, Succeeded: 1, Delayed: 8900 * time.Millisecond, Fetches: 4, FetchTime: 600 * time.Millisecond,
+	}
+	want.Failed[dispatch.ScopeTask], want.Failed[dispatch.ScopeCollector], want.Failed[dispatch.ScopeURL] = 1, 1, 1
+	e.advance(bounds.QueueInterval)
+	e.settle(expired(&grants[5].Task))
+	failed(6, 1, dispatch.QueueBlocked) // with a Retry-After
+	e.advance(time.Second)
+	third := dispatch.QueueInterval{
+		Start: first.Add(2 * bounds.QueueInterval), Blocked: time.Second, Expired: 1, Fetches: 1, FetchTime: 100 * time.Millisecond,
+	}
+	third.Failed[dispatch.ScopeHost] = 1
+	between := dispatch.QueueInterval{Start: first.Add(bounds.QueueInterval)}
+	is(e, "hour", e.hour(), []dispatch.QueueInterval{want, between, third})
+	e.advance((bounds.QueueIntervals - 3) * bounds.QueueInterval)
+	hour := e.hour()
+	is(e, "intervals", len(hour), bounds.QueueIntervals)
+	is(e, "the block", hour[2].Blocked, 10*time.Second)
+	failed(7, 1, dispatch.QueueBlocked)
+	e.advance(3 * time.Second)
+	_, err := e.Store.Unblock(e.ctx, queue)
+	e.ok("unblock", err)
+	e.advance(time.Second)
+	hour = e.hour()
+	is(e, "a block that an operator has ended", hour[len(hour)-1].Blocked, 3*time.Second)
+	e.advance(bounds.QueueInterval)
+	is(e, "the first that is left", e.hour()[0].Start, third.Start)
+	e.advance(time.Hour)
+	is(e, "after an hour", len(e.hour()), 0)
+}
+
+// queueHourGone has a queue that is gone after each of its tasks.
+func queueHourGone(e *env) {
+	e.rule("*", delayed(time.Second, 1))
+	g := source("a")
+	for i := range 3 {
+		e.create(g, item(g, queue, fmt.Sprint(i)))
+		e.settle(done(e.takeTask()))
+		e.advance(time.Minute)
+		e.noQueue("queue")
+	}
+	var granted int64
+	var delayed time.Duration
+	for _, interval := range e.hour() {
+		granted += interval.Granted
+		delayed += interval.Delayed
+	}
+	is(e, "granted", granted, 3)
+	is(e, "delayed", delayed, 3*time.Second)
 }

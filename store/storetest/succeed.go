@@ -57,7 +57,7 @@ func reported(t *dispatch.Task, tr *dispatch.Transition, remember time.Duration,
 	spec.Remember = remember
 	return dispatch.Policy{Rand: func() float64 { return 0 }}.Report(t, spec, &dispatch.Report{
 		ID: tr.ID, Token: tr.Lease,
-		Succeeded: &dispatch.Succeeded{FetchDuration: tr.Queue.FetchDuration, Memo: tr.Memo, QueueDelay: tr.Queue.QueueDelay},
+		Succeeded: &dispatch.Succeeded{HTTPStatus: tr.Response.HTTPStatus, Bytes: tr.Response.Bytes, FetchDuration: tr.Queue.FetchDuration, Memo: tr.Memo, QueueDelay: tr.Queue.QueueDelay},
 	}, now)
 }
 
@@ -137,6 +137,7 @@ func (tw *twins) compare(e *env, key string, memo []byte, fetch time.Duration) {
 			asked := 5 * fetch
 			s.Queue.QueueDelay = &asked
 		}
+		s.Response = dispatch.Response{HTTPStatus: 200, Bytes: 7, FetchDuration: fetch}
 		if n == 0 {
 			answers[n] = e.succeed(s)[0]
 		} else {

@@ -65,7 +65,13 @@ type Queue struct {
 	HeldPools []string `protobuf:"bytes,14,rep,name=held_pools,json=heldPools,proto3" json:"held_pools,omitempty"`
 	// What has ended in it lately. The owner counts 10,000 queues. Absent: nothing has. ListQueues has it only with an order, held or
 	// blocked.
-	Rates         *Rates `protobuf:"bytes,25,opt,name=rates,proto3" json:"rates,omitempty"`
+	Rates *Rates `protobuf:"bytes,25,opt,name=rates,proto3" json:"rates,omitempty"`
+	// The mean fetch_duration of the reports of the last hour; absent: there was none. As `hour`, it is kept in memory for the
+	// 10,000 queues of the store that were used last, and begins anew with each owner of the store.
+	MeanFetchDuration *durationpb.Duration `protobuf:"bytes,20,opt,name=mean_fetch_duration,json=meanFetchDuration,proto3" json:"mean_fetch_duration,omitempty"`
+	// The last hour in steps of 2 minutes by the store's clock, oldest first: those since the first in which something was
+	// granted or reported. At most 30, of which the last one is under way. Not set by ListQueues.
+	Hour          []*QueueInterval `protobuf:"bytes,21,rep,name=hour,proto3" json:"hour,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,6 +211,156 @@ func (x *Queue) GetRates() *Rates {
 	return nil
 }
 
+func (x *Queue) GetMeanFetchDuration() *durationpb.Duration {
+	if x != nil {
+		return x.MeanFetchDuration
+	}
+	return nil
+}
+
+func (x *Queue) GetHour() []*QueueInterval {
+	if x != nil {
+		return x.Hour
+	}
+	return nil
+}
+
+// QueueInterval is what a queue did in 2 minutes.
+type QueueInterval struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it began.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Leases granted.
+	Granted int64 `protobuf:"varint,2,opt,name=granted,proto3" json:"granted,omitempty"`
+	// Reports of success.
+	Succeeded int64 `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	// Failures of TASK scope (FailureReason).
+	FailedTask int64 `protobuf:"varint,4,opt,name=failed_task,json=failedTask,proto3" json:"failed_task,omitempty"`
+	// Failures of HOST scope, and others with a retry_after.
+	FailedHost int64 `protobuf:"varint,5,opt,name=failed_host,json=failedHost,proto3" json:"failed_host,omitempty"`
+	// Failures of COLLECTOR scope.
+	FailedCollector int64 `protobuf:"varint,6,opt,name=failed_collector,json=failedCollector,proto3" json:"failed_collector,omitempty"`
+	// Failures of URL scope.
+	FailedUrl int64 `protobuf:"varint,7,opt,name=failed_url,json=failedUrl,proto3" json:"failed_url,omitempty"`
+	// Leases that expired.
+	Expired int64 `protobuf:"varint,8,opt,name=expired,proto3" json:"expired,omitempty"`
+	// How long the delay between requests kept the queue from a grant, whether or not tasks waited.
+	DelayedDuration *durationpb.Duration `protobuf:"bytes,9,opt,name=delayed_duration,json=delayedDuration,proto3" json:"delayed_duration,omitempty"`
+	// How long the host was blocked.
+	BlockedDuration *durationpb.Duration `protobuf:"bytes,10,opt,name=blocked_duration,json=blockedDuration,proto3" json:"blocked_duration,omitempty"`
+	// The mean fetch_duration of its reports; absent: not known.
+	MeanFetchDuration *durationpb.Duration `protobuf:"bytes,11,opt,name=mean_fetch_duration,json=meanFetchDuration,proto3" json:"mean_fetch_duration,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *QueueInterval) Reset() {
+	*x = QueueInterval{}
+	mi := &file_waggle_v1_queue_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueInterval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueInterval) ProtoMessage() {}
+
+func (x *QueueInterval) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_queue_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueInterval.ProtoReflect.Descriptor instead.
+func (*QueueInterval) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_queue_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *QueueInterval) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *QueueInterval) GetGranted() int64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *QueueInterval) GetSucceeded() int64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *QueueInterval) GetFailedTask() int64 {
+	if x != nil {
+		return x.FailedTask
+	}
+	return 0
+}
+
+func (x *QueueInterval) GetFailedHost() int64 {
+	if x != nil {
+		return x.FailedHost
+	}
+	return 0
+}
+
+func (x *QueueInterval) GetFailedCollector() int64 {
+	if x != nil {
+		return x.FailedCollector
+	}
+	return 0
+}
+
+func (x *QueueInterval) GetFailedUrl() int64 {
+	if x != nil {
+		return x.FailedUrl
+	}
+	return 0
+}
+
+func (x *QueueInterval) GetExpired() int64 {
+	if x != nil {
+		return x.Expired
+	}
+	return 0
+}
+
+func (x *QueueInterval) GetDelayedDuration() *durationpb.Duration {
+	if x != nil {
+		return x.DelayedDuration
+	}
+	return nil
+}
+
+func (x *QueueInterval) GetBlockedDuration() *durationpb.Duration {
+	if x != nil {
+		return x.BlockedDuration
+	}
+	return nil
+}
+
+func (x *QueueInterval) GetMeanFetchDuration() *durationpb.Duration {
+	if x != nil {
+		return x.MeanFetchDuration
+	}
+	return nil
+}
+
 // QueueSettings are politeness settings with defaults filled in.
 type QueueSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -225,7 +381,7 @@ type QueueSettings struct {
 
 func (x *QueueSettings) Reset() {
 	*x = QueueSettings{}
-	mi := &file_waggle_v1_queue_proto_msgTypes[1]
+	mi := &file_waggle_v1_queue_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -237,7 +393,7 @@ func (x *QueueSettings) String() string {
 func (*QueueSettings) ProtoMessage() {}
 
 func (x *QueueSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_proto_msgTypes[1]
+	mi := &file_waggle_v1_queue_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -250,7 +406,7 @@ func (x *QueueSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
 func (*QueueSettings) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_proto_rawDescGZIP(), []int{1}
+	return file_waggle_v1_queue_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *QueueSettings) GetMinDelay() *durationpb.Duration {
@@ -326,7 +482,7 @@ type QueueRule struct {
 
 func (x *QueueRule) Reset() {
 	*x = QueueRule{}
-	mi := &file_waggle_v1_queue_proto_msgTypes[2]
+	mi := &file_waggle_v1_queue_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +494,7 @@ func (x *QueueRule) String() string {
 func (*QueueRule) ProtoMessage() {}
 
 func (x *QueueRule) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_queue_proto_msgTypes[2]
+	mi := &file_waggle_v1_queue_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +507,7 @@ func (x *QueueRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRule.ProtoReflect.Descriptor instead.
 func (*QueueRule) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_queue_proto_rawDescGZIP(), []int{2}
+	return file_waggle_v1_queue_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *QueueRule) GetPattern() string {
@@ -428,7 +584,7 @@ var File_waggle_v1_queue_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x15waggle/v1/rates.proto\"\x91\x04\n" +
+	"\x15waggle/v1/queue.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/gate.proto\x1a\x15waggle/v1/rates.proto\"\x8a\x05\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.waggle.v1.QueueSettingsR\bsettings\x12!\n" +
@@ -448,7 +604,26 @@ const file_waggle_v1_queue_proto_rawDesc = "" +
 	"\aunknown\x18\r \x01(\bR\aunknown\x12\x1d\n" +
 	"\n" +
 	"held_pools\x18\x0e \x03(\tR\theldPools\x12&\n" +
-	"\x05rates\x18\x19 \x01(\v2\x10.waggle.v1.RatesR\x05rates\"\xfe\x01\n" +
+	"\x05rates\x18\x19 \x01(\v2\x10.waggle.v1.RatesR\x05rates\x12I\n" +
+	"\x13mean_fetch_duration\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\x11meanFetchDuration\x12,\n" +
+	"\x04hour\x18\x15 \x03(\v2\x18.waggle.v1.QueueIntervalR\x04hour\"\xff\x03\n" +
+	"\rQueueInterval\x129\n" +
+	"\n" +
+	"start_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x18\n" +
+	"\agranted\x18\x02 \x01(\x03R\agranted\x12\x1c\n" +
+	"\tsucceeded\x18\x03 \x01(\x03R\tsucceeded\x12\x1f\n" +
+	"\vfailed_task\x18\x04 \x01(\x03R\n" +
+	"failedTask\x12\x1f\n" +
+	"\vfailed_host\x18\x05 \x01(\x03R\n" +
+	"failedHost\x12)\n" +
+	"\x10failed_collector\x18\x06 \x01(\x03R\x0ffailedCollector\x12\x1d\n" +
+	"\n" +
+	"failed_url\x18\a \x01(\x03R\tfailedUrl\x12\x18\n" +
+	"\aexpired\x18\b \x01(\x03R\aexpired\x12D\n" +
+	"\x10delayed_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdelayedDuration\x12D\n" +
+	"\x10blocked_duration\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x0fblockedDuration\x12I\n" +
+	"\x13mean_fetch_duration\x18\v \x01(\v2\x19.google.protobuf.DurationR\x11meanFetchDuration\"\xfe\x01\n" +
 	"\rQueueSettings\x126\n" +
 	"\tmin_delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bminDelay\x12\"\n" +
 	"\rmax_in_flight\x18\x02 \x01(\x05R\vmaxInFlight\x12!\n" +
@@ -483,34 +658,41 @@ func file_waggle_v1_queue_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_queue_proto_rawDescData
 }
 
-var file_waggle_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_waggle_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_waggle_v1_queue_proto_goTypes = []any{
 	(*Queue)(nil),                 // 0: waggle.v1.Queue
-	(*QueueSettings)(nil),         // 1: waggle.v1.QueueSettings
-	(*QueueRule)(nil),             // 2: waggle.v1.QueueRule
-	(*durationpb.Duration)(nil),   // 3: google.protobuf.Duration
-	(*Gate)(nil),                  // 4: waggle.v1.Gate
-	(*Rates)(nil),                 // 5: waggle.v1.Rates
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*QueueInterval)(nil),         // 1: waggle.v1.QueueInterval
+	(*QueueSettings)(nil),         // 2: waggle.v1.QueueSettings
+	(*QueueRule)(nil),             // 3: waggle.v1.QueueRule
+	(*durationpb.Duration)(nil),   // 4: google.protobuf.Duration
+	(*Gate)(nil),                  // 5: waggle.v1.Gate
+	(*Rates)(nil),                 // 6: waggle.v1.Rates
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_waggle_v1_queue_proto_depIdxs = []int32{
-	1,  // 0: waggle.v1.Queue.settings:type_name -> waggle.v1.QueueSettings
-	3,  // 1: waggle.v1.Queue.next_grant_delay:type_name -> google.protobuf.Duration
-	4,  // 2: waggle.v1.Queue.gates:type_name -> waggle.v1.Gate
-	3,  // 3: waggle.v1.Queue.queue_delay:type_name -> google.protobuf.Duration
-	5,  // 4: waggle.v1.Queue.rates:type_name -> waggle.v1.Rates
-	3,  // 5: waggle.v1.QueueSettings.min_delay:type_name -> google.protobuf.Duration
-	3,  // 6: waggle.v1.QueueSettings.max_delay:type_name -> google.protobuf.Duration
-	3,  // 7: waggle.v1.QueueSettings.max_block:type_name -> google.protobuf.Duration
-	3,  // 8: waggle.v1.QueueRule.min_delay:type_name -> google.protobuf.Duration
-	3,  // 9: waggle.v1.QueueRule.max_delay:type_name -> google.protobuf.Duration
-	3,  // 10: waggle.v1.QueueRule.max_block:type_name -> google.protobuf.Duration
-	6,  // 11: waggle.v1.QueueRule.update_time:type_name -> google.protobuf.Timestamp
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	2,  // 0: waggle.v1.Queue.settings:type_name -> waggle.v1.QueueSettings
+	4,  // 1: waggle.v1.Queue.next_grant_delay:type_name -> google.protobuf.Duration
+	5,  // 2: waggle.v1.Queue.gates:type_name -> waggle.v1.Gate
+	4,  // 3: waggle.v1.Queue.queue_delay:type_name -> google.protobuf.Duration
+	6,  // 4: waggle.v1.Queue.rates:type_name -> waggle.v1.Rates
+	4,  // 5: waggle.v1.Queue.mean_fetch_duration:type_name -> google.protobuf.Duration
+	1,  // 6: waggle.v1.Queue.hour:type_name -> waggle.v1.QueueInterval
+	7,  // 7: waggle.v1.QueueInterval.start_time:type_name -> google.protobuf.Timestamp
+	4,  // 8: waggle.v1.QueueInterval.delayed_duration:type_name -> google.protobuf.Duration
+	4,  // 9: waggle.v1.QueueInterval.blocked_duration:type_name -> google.protobuf.Duration
+	4,  // 10: waggle.v1.QueueInterval.mean_fetch_duration:type_name -> google.protobuf.Duration
+	4,  // 11: waggle.v1.QueueSettings.min_delay:type_name -> google.protobuf.Duration
+	4,  // 12: waggle.v1.QueueSettings.max_delay:type_name -> google.protobuf.Duration
+	4,  // 13: waggle.v1.QueueSettings.max_block:type_name -> google.protobuf.Duration
+	4,  // 14: waggle.v1.QueueRule.min_delay:type_name -> google.protobuf.Duration
+	4,  // 15: waggle.v1.QueueRule.max_delay:type_name -> google.protobuf.Duration
+	4,  // 16: waggle.v1.QueueRule.max_block:type_name -> google.protobuf.Duration
+	7,  // 17: waggle.v1.QueueRule.update_time:type_name -> google.protobuf.Timestamp
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_queue_proto_init() }
@@ -520,14 +702,14 @@ func file_waggle_v1_queue_proto_init() {
 	}
 	file_waggle_v1_gate_proto_init()
 	file_waggle_v1_rates_proto_init()
-	file_waggle_v1_queue_proto_msgTypes[2].OneofWrappers = []any{}
+	file_waggle_v1_queue_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_queue_proto_rawDesc), len(file_waggle_v1_queue_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

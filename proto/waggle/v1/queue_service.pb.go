@@ -30,6 +30,8 @@ const (
 	QueueOrder_QUEUE_ORDER_UNSPECIFIED QueueOrder = 0
 	// Those with the most waiting tasks first.
 	QueueOrder_QUEUE_ORDER_WAITING QueueOrder = 1
+	// Those with the longest mean fetch time of the last hour first.
+	QueueOrder_QUEUE_ORDER_SLOW QueueOrder = 2
 )
 
 // Enum value maps for QueueOrder.
@@ -37,10 +39,12 @@ var (
 	QueueOrder_name = map[int32]string{
 		0: "QUEUE_ORDER_UNSPECIFIED",
 		1: "QUEUE_ORDER_WAITING",
+		2: "QUEUE_ORDER_SLOW",
 	}
 	QueueOrder_value = map[string]int32{
 		"QUEUE_ORDER_UNSPECIFIED": 0,
 		"QUEUE_ORDER_WAITING":     1,
+		"QUEUE_ORDER_SLOW":        2,
 	}
 )
 
@@ -747,11 +751,12 @@ const file_waggle_v1_queue_service_proto_rawDesc = "" +
 	"\x04etag\x18\x04 \x01(\tR\x04etag\"W\n" +
 	"\x17DeleteQueueRuleResponse\x12(\n" +
 	"\x04rule\x18\x01 \x01(\v2\x14.waggle.v1.QueueRuleR\x04rule\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag*B\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag*X\n" +
 	"\n" +
 	"QueueOrder\x12\x1b\n" +
 	"\x17QUEUE_ORDER_UNSPECIFIED\x10\x00\x12\x17\n" +
-	"\x13QUEUE_ORDER_WAITING\x10\x012\xa0\x03\n" +
+	"\x13QUEUE_ORDER_WAITING\x10\x01\x12\x14\n" +
+	"\x10QUEUE_ORDER_SLOW\x10\x022\xa0\x03\n" +
 	"\fQueueService\x12C\n" +
 	"\bGetQueue\x12\x1a.waggle.v1.GetQueueRequest\x1a\x1b.waggle.v1.GetQueueResponse\x12I\n" +
 	"\n" +

@@ -592,13 +592,14 @@ type Task struct {
 	SettleTime *timestamppb.Timestamp `protobuf:"bytes,27,opt,name=settle_time,json=settleTime,proto3" json:"settle_time,omitempty"`
 	// Who works on it. Only while it is LEASED, and not from FetchTask.
 	Holder *LeaseHolder `protobuf:"bytes,28,opt,name=holder,proto3" json:"holder,omitempty"`
-	// The last 10 attempts and cancels, oldest first. Only from GetTask.
+	// The last 10 successes, unless it is a one-shot task, and the last 10 other attempts and cancels, oldest first. Only
+	// from GetTask.
 	History []*Attempt `protobuf:"bytes,29,rep,name=history,proto3" json:"history,omitempty"`
 	// Only while it is LEASED: its cancel was requested, or its source is deleted. However the lease ends, the task ends
 	// CANCELED.
 	CancelRequested bool `protobuf:"varint,30,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// Who canceled it and why, while it is CANCELED or cancel_requested. Absent otherwise, or if it is no longer known.
-	// The history keeps it among its 10 entries; after the deletion of a source it is kept for a day. Only from GetTask.
+	// The history keeps it among its 10 entries that are no successes; after the deletion of a source it is kept for a day. Only from GetTask.
 	Cancellation *Cancellation `protobuf:"bytes,31,opt,name=cancellation,proto3" json:"cancellation,omitempty"`
 	// How its page was found; unset: it was not discovered. The target of a redirect has the relation of the task that
 	// was redirected.
@@ -609,6 +610,13 @@ type Task struct {
 	// The URL where the first of these redirects began, the head of the chain. Kept until the task is DONE. Empty: no
 	// redirect led to it, or the head has only a key.
 	RedirectedFrom string `protobuf:"bytes,35,opt,name=redirected_from,json=redirectedFrom,proto3" json:"redirected_from,omitempty"`
+	// The HTTP status by its last report of a success or a failure, 100 to 599; 0: there is none, or it had none. Kept while
+	// the task is, also when it is DONE; so are the two below. Not from FetchTask.
+	HttpStatus int32 `protobuf:"varint,40,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
+	// The bytes fetched, by that report; 0: not known, and of a failure.
+	Bytes int64 `protobuf:"varint,41,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The fetch_duration of that report, in whole milliseconds; absent: not known.
+	FetchDuration *durationpb.Duration `protobuf:"bytes,42,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
 	// The W3C trace context (traceparent) to go on with: in a leased task that of its grant, else that of the call that
 	// submitted it. Empty: that call was not sampled, the task was discovered or is a seed, or it is over. The target of a
 	// redirect inherits it.
@@ -890,6 +898,27 @@ func (x *Task) GetRedirectedFrom() string {
 		return x.RedirectedFrom
 	}
 	return ""
+}
+
+func (x *Task) GetHttpStatus() int32 {
+	if x != nil {
+		return x.HttpStatus
+	}
+	return 0
+}
+
+func (x *Task) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Task) GetFetchDuration() *durationpb.Duration {
+	if x != nil {
+		return x.FetchDuration
+	}
+	return nil
 }
 
 func (x *Task) GetTraceparent() string {
@@ -1176,10 +1205,14 @@ type Attempt struct {
 	// The collector's message, at most 1 KiB, of a success too. With CANCELED, HELD and REVOKED: who did it, or set the hold, and why:
 	// "<by>: <reason>", or "<by>" without a reason; at most 1200 bytes.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
-	// The HTTP status, 100 to 599; 0: none. With SUCCEEDED only if the page redirected.
+	// The HTTP status, 100 to 599; 0: none.
 	HttpStatus int32 `protobuf:"varint,9,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
 	// With SUCCEEDED, of a seed: where its page redirected to. http_status says whether for good (301, 308).
-	MovedTo       string `protobuf:"bytes,10,opt,name=moved_to,json=movedTo,proto3" json:"moved_to,omitempty"`
+	MovedTo string `protobuf:"bytes,10,opt,name=moved_to,json=movedTo,proto3" json:"moved_to,omitempty"`
+	// The bytes fetched, with SUCCEEDED; 0: not known.
+	Bytes int64 `protobuf:"varint,11,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The fetch_duration of its report, in whole milliseconds; absent: not known.
+	FetchDuration *durationpb.Duration `protobuf:"bytes,12,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1282,6 +1315,20 @@ func (x *Attempt) GetMovedTo() string {
 		return x.MovedTo
 	}
 	return ""
+}
+
+func (x *Attempt) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Attempt) GetFetchDuration() *durationpb.Duration {
+	if x != nil {
+		return x.FetchDuration
+	}
+	return nil
 }
 
 // Lease is the right to work on a task until a deadline, made real by a lock in the store.
@@ -2108,7 +2155,7 @@ var File_waggle_v1_task_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\n" +
+	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfd\n" +
 	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
@@ -2150,7 +2197,11 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\fcancellation\x18\x1f \x01(\v2\x17.waggle.v1.CancellationR\fcancellation\x12/\n" +
 	"\brelation\x18  \x01(\x0e2\x13.waggle.v1.RelationR\brelation\x12\x1c\n" +
 	"\tredirects\x18\" \x01(\x05R\tredirects\x12'\n" +
-	"\x0fredirected_from\x18# \x01(\tR\x0eredirectedFrom\x12 \n" +
+	"\x0fredirected_from\x18# \x01(\tR\x0eredirectedFrom\x12\x1f\n" +
+	"\vhttp_status\x18( \x01(\x05R\n" +
+	"httpStatus\x12\x14\n" +
+	"\x05bytes\x18) \x01(\x03R\x05bytes\x12@\n" +
+	"\x0efetch_duration\x18* \x01(\v2\x19.google.protobuf.DurationR\rfetchDuration\x12 \n" +
 	"\vtraceparent\x18- \x01(\tR\vtraceparent\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -2175,7 +2226,7 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vhttp_status\x18\x04 \x01(\x05R\n" +
 	"httpStatus\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
-	"\tpermanent\x18\x06 \x01(\bR\tpermanent\"\x84\x03\n" +
+	"\tpermanent\x18\x06 \x01(\bR\tpermanent\"\xdc\x03\n" +
 	"\aAttempt\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x14\n" +
 	"\x05cycle\x18\x02 \x01(\x03R\x05cycle\x12\x14\n" +
@@ -2189,7 +2240,9 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vhttp_status\x18\t \x01(\x05R\n" +
 	"httpStatus\x12\x19\n" +
 	"\bmoved_to\x18\n" +
-	" \x01(\tR\amovedTo\"\x8e\x01\n" +
+	" \x01(\tR\amovedTo\x12\x14\n" +
+	"\x05bytes\x18\v \x01(\x03R\x05bytes\x12@\n" +
+	"\x0efetch_duration\x18\f \x01(\v2\x19.google.protobuf.DurationR\rfetchDuration\"\x8e\x01\n" +
 	"\x05Lease\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1f\n" +
 	"\vlease_token\x18\x02 \x01(\tR\n" +
@@ -2381,40 +2434,42 @@ var file_waggle_v1_task_proto_depIdxs = []int32{
 	10, // 7: waggle.v1.Task.history:type_name -> waggle.v1.Attempt
 	7,  // 8: waggle.v1.Task.cancellation:type_name -> waggle.v1.Cancellation
 	3,  // 9: waggle.v1.Task.relation:type_name -> waggle.v1.Relation
-	22, // 10: waggle.v1.Cancellation.time:type_name -> google.protobuf.Timestamp
-	1,  // 11: waggle.v1.TaskError.result:type_name -> waggle.v1.AttemptResult
-	2,  // 12: waggle.v1.TaskError.reason:type_name -> waggle.v1.FailureReason
-	22, // 13: waggle.v1.TaskError.time:type_name -> google.protobuf.Timestamp
-	22, // 14: waggle.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	22, // 15: waggle.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
-	1,  // 16: waggle.v1.Attempt.result:type_name -> waggle.v1.AttemptResult
-	2,  // 17: waggle.v1.Attempt.reason:type_name -> waggle.v1.FailureReason
-	23, // 18: waggle.v1.Lease.duration:type_name -> google.protobuf.Duration
-	23, // 19: waggle.v1.LeaseHolder.age:type_name -> google.protobuf.Duration
-	23, // 20: waggle.v1.LeaseHolder.remaining:type_name -> google.protobuf.Duration
-	14, // 21: waggle.v1.Outcome.succeeded:type_name -> waggle.v1.Succeeded
-	15, // 22: waggle.v1.Outcome.failed:type_name -> waggle.v1.Failed
-	16, // 23: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
-	23, // 24: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
-	17, // 25: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
-	23, // 26: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
-	23, // 27: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
-	2,  // 28: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
-	23, // 29: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
-	23, // 30: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
-	23, // 31: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
-	23, // 32: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
-	21, // 33: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
-	3,  // 34: waggle.v1.DiscoveredItem.relation:type_name -> waggle.v1.Relation
-	22, // 35: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
-	19, // 36: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
-	5,  // 37: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
-	4,  // 38: waggle.v1.DiscoverResult.filter_reason:type_name -> waggle.v1.FilterReason
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	23, // 10: waggle.v1.Task.fetch_duration:type_name -> google.protobuf.Duration
+	22, // 11: waggle.v1.Cancellation.time:type_name -> google.protobuf.Timestamp
+	1,  // 12: waggle.v1.TaskError.result:type_name -> waggle.v1.AttemptResult
+	2,  // 13: waggle.v1.TaskError.reason:type_name -> waggle.v1.FailureReason
+	22, // 14: waggle.v1.TaskError.time:type_name -> google.protobuf.Timestamp
+	22, // 15: waggle.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	22, // 16: waggle.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	1,  // 17: waggle.v1.Attempt.result:type_name -> waggle.v1.AttemptResult
+	2,  // 18: waggle.v1.Attempt.reason:type_name -> waggle.v1.FailureReason
+	23, // 19: waggle.v1.Attempt.fetch_duration:type_name -> google.protobuf.Duration
+	23, // 20: waggle.v1.Lease.duration:type_name -> google.protobuf.Duration
+	23, // 21: waggle.v1.LeaseHolder.age:type_name -> google.protobuf.Duration
+	23, // 22: waggle.v1.LeaseHolder.remaining:type_name -> google.protobuf.Duration
+	14, // 23: waggle.v1.Outcome.succeeded:type_name -> waggle.v1.Succeeded
+	15, // 24: waggle.v1.Outcome.failed:type_name -> waggle.v1.Failed
+	16, // 25: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
+	23, // 26: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
+	17, // 27: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
+	23, // 28: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
+	23, // 29: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
+	2,  // 30: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
+	23, // 31: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
+	23, // 32: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
+	23, // 33: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
+	23, // 34: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
+	21, // 35: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
+	3,  // 36: waggle.v1.DiscoveredItem.relation:type_name -> waggle.v1.Relation
+	22, // 37: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
+	19, // 38: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
+	5,  // 39: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
+	4,  // 40: waggle.v1.DiscoverResult.filter_reason:type_name -> waggle.v1.FilterReason
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_proto_init() }

@@ -22,12 +22,19 @@ func GetQueue(req *pb.GetQueueRequest) error {
 	return c.err()
 }
 
+// FromQueueOrder is the order that a request names; one that is not known is that of the names.
+func FromQueueOrder(order pb.QueueOrder) operate.QueueOrder {
+	return map[pb.QueueOrder]operate.QueueOrder{
+		pb.QueueOrder_QUEUE_ORDER_WAITING: operate.QueuesByWaiting, pb.QueueOrder_QUEUE_ORDER_SLOW: operate.QueuesBySlowness,
+	}[order]
+}
+
 // ListQueues checks a ListQueuesRequest.
 func ListQueues(req *pb.ListQueuesRequest) error {
 	var c checks
 	c.conditions(req)
-	if order := req.GetOrder(); order != pb.QueueOrder_QUEUE_ORDER_UNSPECIFIED && order != pb.QueueOrder_QUEUE_ORDER_WAITING {
-		c.fail("order", order, "must be QUEUE_ORDER_WAITING, or absent")
+	if order := req.GetOrder(); order != pb.QueueOrder_QUEUE_ORDER_UNSPECIFIED && FromQueueOrder(order) == operate.QueuesByName {
+		c.fail("order", order, "must be QUEUE_ORDER_WAITING or QUEUE_ORDER_SLOW, or absent")
 	}
 	optional(c.queue, "filter.queue", req.GetFilter().GetQueue())
 	c.suffix("filter.queue_suffix", req.GetFilter().GetQueueSuffix())
@@ -46,10 +53,24 @@ func Queue(q *operate.QueueView, now time.Time) *pb.Queue {
 		Pools: q.Pools, Gates: toGates(q.Gates), BlockStep: int32(q.BlockStep), Slot: int32(dispatch.SlotOf(q.Name)),
 		MapsTo: q.MapsTo, Unknown: q.Unknown, HeldPools: q.HeldPools, Rates: toRates(q.Rates, q.Waiting+q.Leased),
 	}
+	out.MeanFetchDuration = toDuration(q.MeanFetch)
+	for i := range q.Hour {
+		out.Hour = append(out.Hour, toInterval(&q.Hour[i]))
+	}
 	if q.NextGrant.After(now) {
 		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))
 	}
 	return out
+}
+
+func toInterval(i *dispatch.QueueInterval) *pb.QueueInterval {
+	return &pb.QueueInterval{
+		StartTime: toTime(i.Start), Granted: i.Granted, Succeeded: i.Succeeded, Expired: i.Expired,
+		FailedTask: i.Failed[dispatch.ScopeTask], FailedHost: i.Failed[dispatch.ScopeHost],
+		FailedCollector: i.Failed[dispatch.ScopeCollector], FailedUrl: i.Failed[dispatch.ScopeURL],
+		DelayedDuration: toDuration(i.Delayed), BlockedDuration: toDuration(i.Blocked),
+		MeanFetchDuration: toDuration(i.FetchTime / time.Duration(max(i.Fetches, 1))),
+	}
 }
 
 // RuleChange is what SetQueueRule asks for.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -133,7 +134,8 @@ func toAttempt(a *dispatch.Attempt) *pb.Attempt {
 	out := &pb.Attempt{
 		CollectorId: a.Collector, Cycle: int64(a.Cycle), Fence: int64(a.Fence),
 		StartTime: toTime(a.Started), EndTime: toTime(a.Ended), Result: attemptResults[a.Result],
-		HttpStatus: int32(a.MovedStatus), MovedTo: a.Moved,
+		HttpStatus: int32(cmp.Or(a.MovedStatus, a.Response.HTTPStatus)), MovedTo: a.Moved,
+		Bytes: a.Response.Bytes, FetchDuration: toDuration(a.Response.FetchDuration),
 	}
 	if f := a.Failure; f != nil {
 		out.Reason, out.Message, out.HttpStatus = toFailureReason(f), f.Message, int32(f.HTTPStatus)
@@ -183,6 +185,8 @@ func amongStates(states []dispatch.State, wanted []pb.TaskState) []dispatch.Stat
 // ListedTask converts a task with what lists show of it.
 func ListedTask(t *dispatch.Task, now time.Time) *pb.Task {
 	out := toTask(t)
+	out.HttpStatus, out.Bytes = int32(t.Response.HTTPStatus), t.Response.Bytes
+	out.FetchDuration = toDuration(t.Response.FetchDuration)
 	out.Holder = toHolder(t.Lease, now)
 	return out
 }

@@ -49,12 +49,20 @@ func newQueueList(o *client.Options) *cobra.Command {
 }
 
 func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
-	t := human.NewTable("QUEUE^14", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">NEXT/4", "HELD BY/5~16", "RULE/1^8")
+	t := human.NewTable("QUEUE^14", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">FETCH/7", ">NEXT/4", "HELD BY/5~16", "RULE/1^8")
 	for _, q := range queues {
 		t.Row(q.GetName(), human.Count(q.GetWaiting()), human.Count(q.GetLeased()), human.Count(q.GetSettings().GetMaxInFlight()),
-			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
+			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), fetchTime(q), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
 	}
 	t.Write(out, none)
+}
+
+// fetchTime is how long its pages took to fetch in the last hour.
+func fetchTime(q *pb.Queue) string {
+	if q.GetMeanFetchDuration() == nil {
+		return human.None
+	}
+	return human.Span(q.GetMeanFetchDuration().AsDuration())
 }
 
 // nextGrant is when the clock lets a queue be granted from. Of a gate that does not open by itself it knows nothing.
@@ -113,6 +121,7 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 		sh.Line("Held by", describe.Held(now, gate))
 	}
 	sh.Write(out)
+	writeHour(out, q)
 }
 
 // settingsText is politeness in a line.

@@ -4,9 +4,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/clitest"
+	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
 func TestQueue_Rules(t *testing.T) {
@@ -65,9 +69,9 @@ Next grant  now
 	clitest.Command(t, env, "source", "create", "s")
 	clitest.Command(t, env, "task", "submit", "--source", "s", "https://a.example/1", "https://a.example/2", "https://b.test/")
 	clitest.WantOutput(t, clitest.Command(t, env, "queue", "list"), `
-QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY  RULE
-a.example        2       0        1     1s   AGO  -        default
-b.test           1       0        1     1s   AGO  -        default
+QUEUE      WAITING  LEASED  AT MOST  DELAY  FETCH  NEXT  HELD BY  RULE
+a.example        2       0        1     1s      -   AGO  -        default
+b.test           1       0        1     1s      -   AGO  -        default
 `)
 	clitest.Command(t, env, "hold", "set", "--queue", "a.example", "--for", "2h", "--reason", "they asked")
 	clitest.WantOutput(t, clitest.Command(t, env, "queue", "get", "a.example"), `
@@ -79,8 +83,8 @@ Next grant  in 2h
 Held by     QUEUE_HELD (queue a.example) by ada, now, opens in 2h: they asked
 `)
 	clitest.WantOutput(t, clitest.Command(t, env, "queue", "list", "--suffix", "example"), `
-QUEUE      WAITING  LEASED  AT MOST  DELAY   NEXT  HELD BY                      RULE
-a.example        2       0        1     1s  in 2h  QUEUE_HELD(queue a.example)  default
+QUEUE      WAITING  LEASED  AT MOST  DELAY  FETCH   NEXT  HELD BY                      RULE
+a.example        2       0        1     1s      -  in 2h  QUEUE_HELD(queue a.example)  default
 `)
 	clitest.Command(t, env, "hold", "lift", "--queue", "a.example")
 	if got := clitest.Command(t, env, "queue", "get", "a.example"); !strings.Contains(got.Out, "Next grant  now\n") || strings.Contains(got.Out, "Held by") {
@@ -95,8 +99,8 @@ func TestQueueList_heldPool(t *testing.T) {
 	clitest.Command(t, env, "source", "create", "s", "--seed", "https://a.example/")
 	clitest.Command(t, env, "hold", "set", "--pool", "default", "--reason", "upgrade")
 	clitest.WantOutput(t, clitest.Command(t, env, "queue", "list"), `
-QUEUE      WAITING  LEASED  AT MOST  DELAY  NEXT  HELD BY                  RULE
-a.example        1       0        1     1s  held  POOL_HELD(pool default)  default
+QUEUE      WAITING  LEASED  AT MOST  DELAY  FETCH  NEXT  HELD BY                  RULE
+a.example        1       0        1     1s      -  held  POOL_HELD(pool default)  default
 `)
 	if got := clitest.Command(t, env, "source", "list"); !strings.Contains(got.Out, "  POOL_HELD(pool default) NO_COLLECTOR\n") {
 		t.Errorf("printed\n%s", got.Out)
@@ -114,5 +118,48 @@ default             1               0  pool default by ada, now: upgrade
 	clitest.Command(t, env, "hold", "set", "--pool", "default", "--for", "2h", "--replace")
 	if got := clitest.Command(t, env, "queue", "list"); !strings.Contains(got.Out, "  in 2h  POOL_HELD(pool default)  ") {
 		t.Errorf("printed\n%s", got.Out)
+	}
+}
+
+// What hosts did in the last hour is drawn, and the slowest come first. Of a task that is over its answer stays.
+func TestQueue_hour(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	clitest.Command(t, env, "source", "create", "s")
+	clitest.Command(t, env, "task", "submit", "--source", "s", "https://a.example/1", "https://a.example/2", "https://b.test/", "https://c.test/")
+	d := pb.NewDispatchServiceClient(clitest.Connect(t, env))
+	fetched, err := d.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c", Session: "s", ClientToken: "t", MaxTasks: 3})
+	if err != nil || len(fetched.GetLeasedTasks()) != 3 {
+		t.Fatalf("%v, %v", fetched, err)
+	}
+	fetchTimes := map[string]time.Duration{"a.example": 200 * time.Millisecond, "b.test": 3 * time.Second}
+	var reports []*pb.TaskReport
+	for _, leased := range fetched.GetLeasedTasks() {
+		report := &pb.TaskReport{TaskId: leased.GetTask().GetId(), LeaseToken: leased.GetLease().GetLeaseToken()}
+		if took := fetchTimes[leased.GetTask().GetQueue()]; took > 0 {
+			report.Outcome = &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: &pb.Succeeded{HttpStatus: 200, Bytes: 12_345, FetchDuration: durationpb.New(took)}}}
+		} else {
+			report.Outcome = &pb.Outcome{Result: &pb.Outcome_Failed{Failed: &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_DNS}}}
+		}
+		reports = append(reports, report)
+	}
+	if _, err := d.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c", Session: "s", Reports: reports}); err != nil {
+		t.Fatal(err)
+	}
+	got := clitest.Command(t, env, "task", "get", "--source", "s", "--url", "https://b.test/")
+	if !strings.Contains(got.Out, "State        DONE\n") || !strings.Contains(got.Out, "Last answer  HTTP 200, 12.1 KiB, fetched in 3s\n") {
+		t.Errorf("a task that is over:\n%s", got.Out)
+	}
+	got = clitest.Command(t, env, "queue", "list", "--sort", "slow", "--limit", "2")
+	if !regexp.MustCompile(`(?s)\nb\.test .* 3s .*\na\.example .* 200ms `).MatchString(got.Out) || strings.Contains(got.Out, "c.test") {
+		t.Errorf("the slowest first:\n%s%s", got.Out, got.Err)
+	}
+	got = clitest.Command(t, env, "queue", "get", "b.test")
+	if !regexp.MustCompile(`\n\nThe last \dm, a column each 2m:\nGranted +·*█·?  1\nSucceeded +·*█·?  1\nFetch time +·*█·?  3s on average\n`).MatchString(got.Out) {
+		t.Errorf("an hour of successes:\n%s", got.Out)
+	}
+	got = clitest.Command(t, env, "queue", "get", "c.test")
+	if !regexp.MustCompile(`\nFailed +·*█·?  1: 1 host\n`).MatchString(got.Out) {
+		t.Errorf("an hour with a failure:\n%s", got.Out)
 	}
 }

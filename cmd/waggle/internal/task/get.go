@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -117,6 +118,7 @@ func writeTask(out io.Writer, now time.Time, task *pb.Task) {
 	sh.Linef("Cycle", "%d, attempt %d: %s", task.GetCycle(), task.GetAttempt(), budgets.Text())
 	sh.Line("Created", human.SinceAt(now, task.GetCreateTime()))
 	sh.LineIf(task.GetSettleTime() != nil, "Settled", "%s", human.SinceAt(now, task.GetSettleTime()))
+	sh.Line("Last answer", answerText(task))
 	sh.LineIf(task.GetCancellation() != nil, "Canceled", "%s", cancellationText(now, task))
 	sh.LineIf(task.GetLastError() != nil, "Last error", "%s, %s", describe.Error(task.GetLastError()), human.Since(now, task.GetLastError().GetTime()))
 	sh.Line("Metadata", human.Pairs(task.GetMetadata()))
@@ -128,6 +130,22 @@ func writeTask(out io.Writer, now time.Time, task *pb.Task) {
 		fmt.Fprintln(out)
 		writeAttempts(out, now, task.GetHistory())
 	}
+}
+
+// answered is what reports say of requests.
+type answered interface {
+	GetHttpStatus() int32
+	GetBytes() int64
+	GetFetchDuration() *durationpb.Duration
+}
+
+// answerText is what a report has said of its request.
+func answerText(of answered) string {
+	var text human.Phrases
+	text.AddIf(of.GetHttpStatus() != 0, "HTTP %d", of.GetHttpStatus())
+	text.AddIf(of.GetBytes() != 0, "%s", human.Bytes(of.GetBytes()))
+	text.AddIf(of.GetFetchDuration() != nil, "fetched in %s", human.Span(of.GetFetchDuration().AsDuration()))
+	return text.Text()
 }
 
 func stateText(task *pb.Task) string {
@@ -192,7 +210,8 @@ func writeAttempts(out io.Writer, now time.Time, attempts []*pb.Attempt) {
 		}
 		var detail human.Phrases
 		detail.AddIf(a.GetReason() != pb.FailureReason_FAILURE_REASON_UNSPECIFIED, "%s", human.Word(a.GetReason(), "FAILURE_REASON_"))
-		detail.AddIf(a.GetHttpStatus() != 0, "HTTP %d", a.GetHttpStatus())
+		detail.AddIf(answerText(a) != "", "%s", answerText(a))
+		detail.AddIf(a.GetMovedTo() != "", "moved to %s", a.GetMovedTo())
 		detail.AddIf(a.GetMessage() != "", "%s", a.GetMessage())
 		t.Row(cycle, cmp.Or(a.GetCollectorId(), human.None), started, took, result, detail.Text())
 	}

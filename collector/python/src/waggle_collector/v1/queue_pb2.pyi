@@ -13,7 +13,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Queue(_message.Message):
-    __slots__ = ("name", "settings", "rule_pattern", "leased", "waiting", "pools", "next_grant_delay", "gates", "block_step", "slot", "queue_delay", "maps_to", "unknown", "held_pools", "rates")
+    __slots__ = ("name", "settings", "rule_pattern", "leased", "waiting", "pools", "next_grant_delay", "gates", "block_step", "slot", "queue_delay", "maps_to", "unknown", "held_pools", "rates", "mean_fetch_duration", "hour")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     RULE_PATTERN_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,8 @@ class Queue(_message.Message):
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     HELD_POOLS_FIELD_NUMBER: _ClassVar[int]
     RATES_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FETCH_DURATION_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
     name: str
     settings: QueueSettings
     rule_pattern: str
@@ -44,7 +46,35 @@ class Queue(_message.Message):
     unknown: bool
     held_pools: _containers.RepeatedScalarFieldContainer[str]
     rates: _rates_pb2.Rates
-    def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Union[QueueSettings, _Mapping]] = ..., rule_pattern: _Optional[str] = ..., leased: _Optional[int] = ..., waiting: _Optional[int] = ..., pools: _Optional[_Iterable[str]] = ..., next_grant_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., block_step: _Optional[int] = ..., slot: _Optional[int] = ..., queue_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., maps_to: _Optional[str] = ..., unknown: bool = ..., held_pools: _Optional[_Iterable[str]] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ...) -> None: ...
+    mean_fetch_duration: _duration_pb2.Duration
+    hour: _containers.RepeatedCompositeFieldContainer[QueueInterval]
+    def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Union[QueueSettings, _Mapping]] = ..., rule_pattern: _Optional[str] = ..., leased: _Optional[int] = ..., waiting: _Optional[int] = ..., pools: _Optional[_Iterable[str]] = ..., next_grant_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., block_step: _Optional[int] = ..., slot: _Optional[int] = ..., queue_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., maps_to: _Optional[str] = ..., unknown: bool = ..., held_pools: _Optional[_Iterable[str]] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ..., mean_fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hour: _Optional[_Iterable[_Union[QueueInterval, _Mapping]]] = ...) -> None: ...
+
+class QueueInterval(_message.Message):
+    __slots__ = ("start_time", "granted", "succeeded", "failed_task", "failed_host", "failed_collector", "failed_url", "expired", "delayed_duration", "blocked_duration", "mean_fetch_duration")
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_TASK_FIELD_NUMBER: _ClassVar[int]
+    FAILED_HOST_FIELD_NUMBER: _ClassVar[int]
+    FAILED_COLLECTOR_FIELD_NUMBER: _ClassVar[int]
+    FAILED_URL_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_DURATION_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_DURATION_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FETCH_DURATION_FIELD_NUMBER: _ClassVar[int]
+    start_time: _timestamp_pb2.Timestamp
+    granted: int
+    succeeded: int
+    failed_task: int
+    failed_host: int
+    failed_collector: int
+    failed_url: int
+    expired: int
+    delayed_duration: _duration_pb2.Duration
+    blocked_duration: _duration_pb2.Duration
+    mean_fetch_duration: _duration_pb2.Duration
+    def __init__(self, start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., granted: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed_task: _Optional[int] = ..., failed_host: _Optional[int] = ..., failed_collector: _Optional[int] = ..., failed_url: _Optional[int] = ..., expired: _Optional[int] = ..., delayed_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., blocked_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., mean_fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class QueueSettings(_message.Message):
     __slots__ = ("min_delay", "max_in_flight", "delay_factor", "max_delay", "max_block")

@@ -14,8 +14,10 @@ class QueueOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     QUEUE_ORDER_UNSPECIFIED: _ClassVar[QueueOrder]
     QUEUE_ORDER_WAITING: _ClassVar[QueueOrder]
+    QUEUE_ORDER_SLOW: _ClassVar[QueueOrder]
 QUEUE_ORDER_UNSPECIFIED: QueueOrder
 QUEUE_ORDER_WAITING: QueueOrder
+QUEUE_ORDER_SLOW: QueueOrder
 
 class GetQueueRequest(_message.Message):
     __slots__ = ("name",)

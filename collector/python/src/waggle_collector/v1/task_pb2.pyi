@@ -148,7 +148,7 @@ DISCOVER_CODE_LIMITED: DiscoverCode
 DISCOVER_CODE_INVALID: DiscoverCode
 
 class Task(_message.Message):
-    __slots__ = ("id", "source_id", "source_uid", "scope", "queue", "pool", "url", "key", "kind", "depth", "run", "priority", "state", "recurring", "cycle", "attempt", "failures", "expirations", "throttled", "releases", "due_time", "cursor", "memo", "metadata", "payload", "last_error", "create_time", "settle_time", "holder", "history", "cancel_requested", "cancellation", "relation", "redirects", "redirected_from", "traceparent")
+    __slots__ = ("id", "source_id", "source_uid", "scope", "queue", "pool", "url", "key", "kind", "depth", "run", "priority", "state", "recurring", "cycle", "attempt", "failures", "expirations", "throttled", "releases", "due_time", "cursor", "memo", "metadata", "payload", "last_error", "create_time", "settle_time", "holder", "history", "cancel_requested", "cancellation", "relation", "redirects", "redirected_from", "http_status", "bytes", "fetch_duration", "traceparent")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +191,9 @@ class Task(_message.Message):
     RELATION_FIELD_NUMBER: _ClassVar[int]
     REDIRECTS_FIELD_NUMBER: _ClassVar[int]
     REDIRECTED_FROM_FIELD_NUMBER: _ClassVar[int]
+    HTTP_STATUS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FETCH_DURATION_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     id: str
     source_id: str
@@ -227,8 +230,11 @@ class Task(_message.Message):
     relation: Relation
     redirects: int
     redirected_from: str
+    http_status: int
+    bytes: int
+    fetch_duration: _duration_pb2.Duration
     traceparent: str
-    def __init__(self, id: _Optional[str] = ..., source_id: _Optional[str] = ..., source_uid: _Optional[str] = ..., scope: _Optional[str] = ..., queue: _Optional[str] = ..., pool: _Optional[str] = ..., url: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., depth: _Optional[int] = ..., run: _Optional[int] = ..., priority: _Optional[int] = ..., state: _Optional[_Union[TaskState, str]] = ..., recurring: bool = ..., cycle: _Optional[int] = ..., attempt: _Optional[int] = ..., failures: _Optional[int] = ..., expirations: _Optional[int] = ..., throttled: _Optional[int] = ..., releases: _Optional[int] = ..., due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cursor: _Optional[bytes] = ..., memo: _Optional[bytes] = ..., metadata: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., last_error: _Optional[_Union[TaskError, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., settle_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[_Union[LeaseHolder, _Mapping]] = ..., history: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., cancel_requested: bool = ..., cancellation: _Optional[_Union[Cancellation, _Mapping]] = ..., relation: _Optional[_Union[Relation, str]] = ..., redirects: _Optional[int] = ..., redirected_from: _Optional[str] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., source_id: _Optional[str] = ..., source_uid: _Optional[str] = ..., scope: _Optional[str] = ..., queue: _Optional[str] = ..., pool: _Optional[str] = ..., url: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., depth: _Optional[int] = ..., run: _Optional[int] = ..., priority: _Optional[int] = ..., state: _Optional[_Union[TaskState, str]] = ..., recurring: bool = ..., cycle: _Optional[int] = ..., attempt: _Optional[int] = ..., failures: _Optional[int] = ..., expirations: _Optional[int] = ..., throttled: _Optional[int] = ..., releases: _Optional[int] = ..., due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cursor: _Optional[bytes] = ..., memo: _Optional[bytes] = ..., metadata: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., last_error: _Optional[_Union[TaskError, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., settle_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[_Union[LeaseHolder, _Mapping]] = ..., history: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., cancel_requested: bool = ..., cancellation: _Optional[_Union[Cancellation, _Mapping]] = ..., relation: _Optional[_Union[Relation, str]] = ..., redirects: _Optional[int] = ..., redirected_from: _Optional[str] = ..., http_status: _Optional[int] = ..., bytes: _Optional[int] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class Cancellation(_message.Message):
     __slots__ = ("by", "reason", "time", "source_deleted")
@@ -275,7 +281,7 @@ class TaskError(_message.Message):
     def __init__(self, result: _Optional[_Union[AttemptResult, str]] = ..., reason: _Optional[_Union[FailureReason, str]] = ..., message: _Optional[str] = ..., http_status: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permanent: bool = ...) -> None: ...
 
 class Attempt(_message.Message):
-    __slots__ = ("collector_id", "cycle", "fence", "start_time", "end_time", "result", "reason", "message", "http_status", "moved_to")
+    __slots__ = ("collector_id", "cycle", "fence", "start_time", "end_time", "result", "reason", "message", "http_status", "moved_to", "bytes", "fetch_duration")
     COLLECTOR_ID_FIELD_NUMBER: _ClassVar[int]
     CYCLE_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
@@ -286,6 +292,8 @@ class Attempt(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     HTTP_STATUS_FIELD_NUMBER: _ClassVar[int]
     MOVED_TO_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FETCH_DURATION_FIELD_NUMBER: _ClassVar[int]
     collector_id: str
     cycle: int
     fence: int
@@ -296,7 +304,9 @@ class Attempt(_message.Message):
     message: str
     http_status: int
     moved_to: str
-    def __init__(self, collector_id: _Optional[str] = ..., cycle: _Optional[int] = ..., fence: _Optional[int] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., result: _Optional[_Union[AttemptResult, str]] = ..., reason: _Optional[_Union[FailureReason, str]] = ..., message: _Optional[str] = ..., http_status: _Optional[int] = ..., moved_to: _Optional[str] = ...) -> None: ...
+    bytes: int
+    fetch_duration: _duration_pb2.Duration
+    def __init__(self, collector_id: _Optional[str] = ..., cycle: _Optional[int] = ..., fence: _Optional[int] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., result: _Optional[_Union[AttemptResult, str]] = ..., reason: _Optional[_Union[FailureReason, str]] = ..., message: _Optional[str] = ..., http_status: _Optional[int] = ..., moved_to: _Optional[str] = ..., bytes: _Optional[int] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("task_id", "lease_token", "fence", "duration")

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file waggle/v1/queue.proto.
  */
 export const file_waggle_v1_queue: GenFile = /*@__PURE__*/
-  fileDesc("ChV3YWdnbGUvdjEvcXVldWUucHJvdG8SCXdhZ2dsZS52MSKFAwoFUXVldWUSDAoEbmFtZRgBIAEoCRIqCghzZXR0aW5ncxgCIAEoCzIYLndhZ2dsZS52MS5RdWV1ZVNldHRpbmdzEhQKDHJ1bGVfcGF0dGVybhgDIAEoCRIOCgZsZWFzZWQYBCABKAMSDwoHd2FpdGluZxgFIAEoAxINCgVwb29scxgGIAMoCRIzChBuZXh0X2dyYW50X2RlbGF5GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh4KBWdhdGVzGAggAygLMg8ud2FnZ2xlLnYxLkdhdGUSEgoKYmxvY2tfc3RlcBgJIAEoBRIMCgRzbG90GAogASgFEi4KC3F1ZXVlX2RlbGF5GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB21hcHNfdG8YDCABKAkSDwoHdW5rbm93bhgNIAEoCBISCgpoZWxkX3Bvb2xzGA4gAygJEh8KBXJhdGVzGBkgASgLMhAud2FnZ2xlLnYxLlJhdGVzIsYBCg1RdWV1ZVNldHRpbmdzEiwKCW1pbl9kZWxheRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1tYXhfaW5fZmxpZ2h0GAIgASgFEhQKDGRlbGF5X2ZhY3RvchgDIAEoARIsCgltYXhfZGVsYXkYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJbWF4X2Jsb2NrGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItwCCglRdWV1ZVJ1bGUSDwoHcGF0dGVybhgBIAEoCRINCgVxdWV1ZRgCIAEoCRIsCgltaW5fZGVsYXkYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoNbWF4X2luX2ZsaWdodBgEIAEoBUgAiAEBEhkKDGRlbGF5X2ZhY3RvchgFIAEoAUgBiAEBEiwKCW1heF9kZWxheRgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIsCgltYXhfYmxvY2sYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SCgoCYnkYCCABKAkSDgoGcmVhc29uGAkgASgJEi8KC3VwZGF0ZV90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIQCg5fbWF4X2luX2ZsaWdodEIPCg1fZGVsYXlfZmFjdG9yQjlaN2dpdGh1Yi5jb20vd2FnZ2xlLWNyYXdsL3dhZ2dsZS9wcm90by93YWdnbGUvdjE7d2FnZ2xldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_gate, file_waggle_v1_rates]);
+  fileDesc("ChV3YWdnbGUvdjEvcXVldWUucHJvdG8SCXdhZ2dsZS52MSLlAwoFUXVldWUSDAoEbmFtZRgBIAEoCRIqCghzZXR0aW5ncxgCIAEoCzIYLndhZ2dsZS52MS5RdWV1ZVNldHRpbmdzEhQKDHJ1bGVfcGF0dGVybhgDIAEoCRIOCgZsZWFzZWQYBCABKAMSDwoHd2FpdGluZxgFIAEoAxINCgVwb29scxgGIAMoCRIzChBuZXh0X2dyYW50X2RlbGF5GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh4KBWdhdGVzGAggAygLMg8ud2FnZ2xlLnYxLkdhdGUSEgoKYmxvY2tfc3RlcBgJIAEoBRIMCgRzbG90GAogASgFEi4KC3F1ZXVlX2RlbGF5GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB21hcHNfdG8YDCABKAkSDwoHdW5rbm93bhgNIAEoCBISCgpoZWxkX3Bvb2xzGA4gAygJEh8KBXJhdGVzGBkgASgLMhAud2FnZ2xlLnYxLlJhdGVzEjYKE21lYW5fZmV0Y2hfZHVyYXRpb24YFCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoEaG91chgVIAMoCzIYLndhZ2dsZS52MS5RdWV1ZUludGVydmFsIu4CCg1RdWV1ZUludGVydmFsEi4KCnN0YXJ0X3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2dyYW50ZWQYAiABKAMSEQoJc3VjY2VlZGVkGAMgASgDEhMKC2ZhaWxlZF90YXNrGAQgASgDEhMKC2ZhaWxlZF9ob3N0GAUgASgDEhgKEGZhaWxlZF9jb2xsZWN0b3IYBiABKAMSEgoKZmFpbGVkX3VybBgHIAEoAxIPCgdleHBpcmVkGAggASgDEjMKEGRlbGF5ZWRfZHVyYXRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMwoQYmxvY2tlZF9kdXJhdGlvbhgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI2ChNtZWFuX2ZldGNoX2R1cmF0aW9uGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIsYBCg1RdWV1ZVNldHRpbmdzEiwKCW1pbl9kZWxheRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1tYXhfaW5fZmxpZ2h0GAIgASgFEhQKDGRlbGF5X2ZhY3RvchgDIAEoARIsCgltYXhfZGVsYXkYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJbWF4X2Jsb2NrGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItwCCglRdWV1ZVJ1bGUSDwoHcGF0dGVybhgBIAEoCRINCgVxdWV1ZRgCIAEoCRIsCgltaW5fZGVsYXkYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoNbWF4X2luX2ZsaWdodBgEIAEoBUgAiAEBEhkKDGRlbGF5X2ZhY3RvchgFIAEoAUgBiAEBEiwKCW1heF9kZWxheRgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIsCgltYXhfYmxvY2sYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SCgoCYnkYCCABKAkSDgoGcmVhc29uGAkgASgJEi8KC3VwZGF0ZV90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIQCg5fbWF4X2luX2ZsaWdodEIPCg1fZGVsYXlfZmFjdG9yQjlaN2dpdGh1Yi5jb20vd2FnZ2xlLWNyYXdsL3dhZ2dsZS9wcm90by93YWdnbGUvdjE7d2FnZ2xldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_gate, file_waggle_v1_rates]);
 
 /**
  * Queue is a politeness domain: its tasks share delay, in-flight limit and blocks. It exists while it holds tasks or
@@ -138,6 +138,22 @@ export type Queue = Message<"waggle.v1.Queue"> & {
    * @generated from field: waggle.v1.Rates rates = 25;
    */
   rates?: Rates | undefined;
+
+  /**
+   * The mean fetch_duration of the reports of the last hour; absent: there was none. As `hour`, it is kept in memory for the
+   * 10,000 queues of the store that were used last, and begins anew with each owner of the store.
+   *
+   * @generated from field: google.protobuf.Duration mean_fetch_duration = 20;
+   */
+  meanFetchDuration?: Duration | undefined;
+
+  /**
+   * The last hour in steps of 2 minutes by the store's clock, oldest first: those since the first in which something was
+   * granted or reported. At most 30, of which the last one is under way. Not set by ListQueues.
+   *
+   * @generated from field: repeated waggle.v1.QueueInterval hour = 21;
+   */
+  hour: QueueInterval[];
 };
 
 /**
@@ -146,6 +162,97 @@ export type Queue = Message<"waggle.v1.Queue"> & {
  */
 export const QueueSchema: GenMessage<Queue> = /*@__PURE__*/
   messageDesc(file_waggle_v1_queue, 0);
+
+/**
+ * QueueInterval is what a queue did in 2 minutes.
+ *
+ * @generated from message waggle.v1.QueueInterval
+ */
+export type QueueInterval = Message<"waggle.v1.QueueInterval"> & {
+  /**
+   * When it began.
+   *
+   * @generated from field: google.protobuf.Timestamp start_time = 1;
+   */
+  startTime?: Timestamp | undefined;
+
+  /**
+   * Leases granted.
+   *
+   * @generated from field: int64 granted = 2;
+   */
+  granted: bigint;
+
+  /**
+   * Reports of success.
+   *
+   * @generated from field: int64 succeeded = 3;
+   */
+  succeeded: bigint;
+
+  /**
+   * Failures of TASK scope (FailureReason).
+   *
+   * @generated from field: int64 failed_task = 4;
+   */
+  failedTask: bigint;
+
+  /**
+   * Failures of HOST scope, and others with a retry_after.
+   *
+   * @generated from field: int64 failed_host = 5;
+   */
+  failedHost: bigint;
+
+  /**
+   * Failures of COLLECTOR scope.
+   *
+   * @generated from field: int64 failed_collector = 6;
+   */
+  failedCollector: bigint;
+
+  /**
+   * Failures of URL scope.
+   *
+   * @generated from field: int64 failed_url = 7;
+   */
+  failedUrl: bigint;
+
+  /**
+   * Leases that expired.
+   *
+   * @generated from field: int64 expired = 8;
+   */
+  expired: bigint;
+
+  /**
+   * How long the delay between requests kept the queue from a grant, whether or not tasks waited.
+   *
+   * @generated from field: google.protobuf.Duration delayed_duration = 9;
+   */
+  delayedDuration?: Duration | undefined;
+
+  /**
+   * How long the host was blocked.
+   *
+   * @generated from field: google.protobuf.Duration blocked_duration = 10;
+   */
+  blockedDuration?: Duration | undefined;
+
+  /**
+   * The mean fetch_duration of its reports; absent: not known.
+   *
+   * @generated from field: google.protobuf.Duration mean_fetch_duration = 11;
+   */
+  meanFetchDuration?: Duration | undefined;
+};
+
+/**
+ * Describes the message waggle.v1.QueueInterval.
+ * Use `create(QueueIntervalSchema)` to create a new message.
+ */
+export const QueueIntervalSchema: GenMessage<QueueInterval> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_queue, 1);
 
 /**
  * QueueSettings are politeness settings with defaults filled in.
@@ -195,7 +302,7 @@ export type QueueSettings = Message<"waggle.v1.QueueSettings"> & {
  * Use `create(QueueSettingsSchema)` to create a new message.
  */
 export const QueueSettingsSchema: GenMessage<QueueSettings> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_queue, 1);
+  messageDesc(file_waggle_v1_queue, 2);
 
 /**
  * QueueRule sets the politeness of the hosts and queues that its pattern matches, also of unknown ones. It never stops
@@ -288,5 +395,5 @@ export type QueueRule = Message<"waggle.v1.QueueRule"> & {
  * Use `create(QueueRuleSchema)` to create a new message.
  */
 export const QueueRuleSchema: GenMessage<QueueRule> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_queue, 2);
+  messageDesc(file_waggle_v1_queue, 3);
 
