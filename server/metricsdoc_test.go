@@ -3,6 +3,8 @@ package server_test
 import (
 	"io/fs"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,8 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/server"
@@ -91,8 +92,8 @@ func TestMetrics_documented(t *testing.T) {
 			if got := slices.Sorted(maps.Keys(labels)); want.kind != strings.ToLower(family.GetType().String()) || !slices.Equal(got, slices.Sorted(slices.Values(of))) {
 				t.Errorf("%s is a %s with the labels %v, and documented as %+v", name, strings.ToLower(family.GetType().String()), got, want)
 			}
-			if strings.HasPrefix(name, "waggle_") && !model.LegacyValidation.IsValidMetricName(name) || family.GetHelp() == "" {
-				t.Errorf("%s has no name or help", name)
+			if family.GetHelp() == "" {
+				t.Errorf("%s has no help", name)
 			}
 		}
 	})
@@ -104,17 +105,9 @@ func TestMetrics_idle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, server.Config{})
 		b.shown.ShowOwnership(func() (dispatch.Ownership, bool) { return dispatch.Ownership{}, true })
-		families, err := b.shown.Registry().Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var text strings.Builder
-		for _, family := range families {
-			if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
-				t.Fatal(err)
-			}
-		}
-		lines := strings.Count(text.String(), "\n")
+		reply := httptest.NewRecorder()
+		promhttp.HandlerFor(b.shown.Registry(), promhttp.HandlerOpts{}).ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		lines := strings.Count(reply.Body.String(), "\n")
 		t.Logf("%d lines", lines)
 		if lines > 430 {
 			t.Errorf("an idle dispatcher shows %d lines", lines)

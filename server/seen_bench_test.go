@@ -19,7 +19,7 @@ import (
 // asks for, once the owner has looked at all sources in the background.
 func BenchmarkSeen(b *testing.B) {
 	const sources, tasks = 50_000, 1_000_000
-	bed := newBed(b, server.Config{HTTP: "127.0.0.1:0", StatsInterval: time.Nanosecond})
+	bed := newBed(b, server.Config{HTTP: "127.0.0.1:0", StatsInterval: time.Millisecond})
 	d, err := engine.New(engine.Config{ID: "filler", Store: bed.store})
 	if err != nil {
 		b.Fatal(err)

@@ -54,7 +54,6 @@ func waggle() []road {
 			engine + "beginSession": begun, passBeats: elsewhere, serveBeats: here, publish: woken, reaches: stands,
 			"(*server.passedStream).RecvMsg": elsewhere, "(*server.passedStream).SendMsg": elsewhere,
 			"(*server.workBeats).RecvMsg": work, "(*server.workBeats).SendMsg": work,
-			"(*server.countedStream).RecvMsg": counts, "(*server.countedStream).SendMsg": counts,
 		}},
 	}
 }
