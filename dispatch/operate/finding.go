@@ -55,6 +55,8 @@ const (
 	findFailing     FindingKind = "FAILING"
 	findBackedOff   FindingKind = "BACKED_OFF"
 	findLate        FindingKind = "LATE"
+	findEmpty       FindingKind = "EMPTY"
+	findQuiet       FindingKind = "QUIET"
 	findDead        FindingKind = "DEAD"
 	findMoved       FindingKind = "MOVED"
 	findGone        FindingKind = "GONE"
@@ -66,7 +68,7 @@ const (
 func FindingKinds() []FindingKind {
 	return []FindingKind{
 		findDispatcher, findStore, findHeld, findCollector, findStuck, findNoCollector, findHung, findHandler, findReleased, findBlocked,
-		findNever, findFailing, findBackedOff, findLate, findDead, findMoved, findGone, findIdle, findUnread,
+		findNever, findFailing, findBackedOff, findLate, findEmpty, findQuiet, findDead, findMoved, findGone, findIdle, findUnread,
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	End
 	LockItem // of a [Lock]
 	Run      // of a directory: it has tasks that are apart
+	History  // of a source, in a shard
 )
 
 // Removed is added to the kind of an item that was removed: only what names it follows.

@@ -69,6 +69,10 @@ const (
 	FindingKind_FINDING_KIND_UNREAD FindingKind = 18
 	// Seeds of a source have moved for good, or redirect to a host where the source does not follow links: see SourceStatus.moves.
 	FindingKind_FINDING_KIND_MOVED FindingKind = 19
+	// A source is QUIET: it succeeds, and nothing is new.
+	FindingKind_FINDING_KIND_QUIET FindingKind = 30
+	// A source is EMPTY: its documents have nothing of what they are for.
+	FindingKind_FINDING_KIND_EMPTY FindingKind = 31
 )
 
 // Enum value maps for FindingKind.
@@ -94,6 +98,8 @@ var (
 		17: "FINDING_KIND_IDLE",
 		18: "FINDING_KIND_UNREAD",
 		19: "FINDING_KIND_MOVED",
+		30: "FINDING_KIND_QUIET",
+		31: "FINDING_KIND_EMPTY",
 	}
 	FindingKind_value = map[string]int32{
 		"FINDING_KIND_UNSPECIFIED":  0,
@@ -116,6 +122,8 @@ var (
 		"FINDING_KIND_IDLE":         17,
 		"FINDING_KIND_UNREAD":       18,
 		"FINDING_KIND_MOVED":        19,
+		"FINDING_KIND_QUIET":        30,
+		"FINDING_KIND_EMPTY":        31,
 	}
 )
 
@@ -1747,7 +1755,7 @@ type isFinding_Worst interface {
 }
 
 type Finding_Source struct {
-	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED and IDLE.
+	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED, QUIET, EMPTY and IDLE.
 	Source *Source `protobuf:"bytes,7,opt,name=source,proto3,oneof"`
 }
 
@@ -2886,7 +2894,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
 	"\x11MoveOwnerResponse\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
-	"\astandby\x18\x02 \x01(\tR\astandby*\x8c\x04\n" +
+	"\astandby\x18\x02 \x01(\tR\astandby*\xbc\x04\n" +
 	"\vFindingKind\x12\x1c\n" +
 	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FINDING_KIND_DISPATCHER\x10\x01\x12\x16\n" +
@@ -2908,7 +2916,9 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x11FINDING_KIND_GONE\x10\x10\x12\x15\n" +
 	"\x11FINDING_KIND_IDLE\x10\x11\x12\x17\n" +
 	"\x13FINDING_KIND_UNREAD\x10\x12\x12\x16\n" +
-	"\x12FINDING_KIND_MOVED\x10\x13*\x92\x01\n" +
+	"\x12FINDING_KIND_MOVED\x10\x13\x12\x16\n" +
+	"\x12FINDING_KIND_QUIET\x10\x1e\x12\x16\n" +
+	"\x12FINDING_KIND_EMPTY\x10\x1f*\x92\x01\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +
