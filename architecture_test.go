@@ -79,6 +79,10 @@ var layers = []layer{
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{
+		path: "proto/tracing", core: true,
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "store/codec", core: true,
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -92,6 +94,10 @@ type Config struct {
 
 	// DialOptions are added to those of the collector, for interceptors and per-call credentials.
 	DialOptions []grpc.DialOption
+
+	// TracerProvider makes a span of each call of the Handler, in the trace of whoever submitted the task, if that was sampled.
+	// The Handler's context has it. Default: the global one of OpenTelemetry, which makes none until the program sets it.
+	TracerProvider trace.TracerProvider
 
 	// Logger gets what an operator needs to know. Default: none.
 	Logger *zap.Logger
@@ -197,5 +203,8 @@ func (c Config) withDefaults() Config {
 		c.Hostname, _ = os.Hostname() // it is only shown
 	}
 	c.Logger = cmp.Or(c.Logger, zap.NewNop())
+	if c.TracerProvider == nil {
+		c.TracerProvider = otel.GetTracerProvider()
+	}
 	return c
 }

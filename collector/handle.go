@@ -19,6 +19,7 @@ import (
 // runtime.Goexit.
 func (r *run) handle(l *lease) {
 	returned := r.watch(l)
+	ctx, end := r.traced(l)
 	var done Succeeded
 	var err error = &Failed{Reason: ReasonHandler, Message: "handler ended its goroutine"}
 	defer func() {
@@ -26,6 +27,7 @@ func (r *run) handle(l *lease) {
 			r.log.Error("handler panicked", zap.String("task_id", l.task.ID), zap.Any("panic", thrown), zap.ByteString("stack", debug.Stack()))
 			err = &Failed{Reason: ReasonHandler, Message: fmt.Sprintf("panic: %v", thrown)}
 		}
+		end(err)
 		wasStuck := returned()
 		r.conclude(l, done, err)
 		r.leases.returned()
@@ -34,7 +36,7 @@ func (r *run) handle(l *lease) {
 		}
 		signal(r.slotFree) // after the report is queued, so that the next fetch can carry it
 	}()
-	done, err = r.handler.Handle(l.ctx, l.task)
+	done, err = r.handler.Handle(ctx, l.task)
 }
 
 // watch makes a handler stuck that goes on for handlerGrace after the end of its context: that is logged, and the next

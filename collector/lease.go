@@ -24,6 +24,8 @@ type lease struct {
 	duration time.Duration // as granted; beats come at a third of it
 	life                   // of the handler's context
 
+	traceparent string // of the handler's span, if that is sampled; set before the handler runs
+
 	mu       sync.Mutex // guards everything below
 	deadline time.Time  // the true one, no later than the store's
 	stopAt   time.Time  // deadline less the margin

@@ -20,7 +20,7 @@ const callTimeout = 10 * time.Second
 // report queues what is to be said of a lease. It is repeated until a dispatcher has answered.
 func (r *run) report(l *lease, outcome *wagglev1.Outcome) {
 	r.outbox.add(&report{lease: l, message: &wagglev1.TaskReport{
-		TaskId: l.task.ID, LeaseToken: l.token, Outcome: outcome,
+		TaskId: l.task.ID, LeaseToken: l.token, Outcome: outcome, Traceparent: l.traceparent,
 	}})
 }
 
@@ -31,7 +31,7 @@ const storeGrace = 30 * time.Second
 // its queue's slot until the grace is over, and count an expiration. If somebody else has the task, the report is refused.
 func (r *run) giveBack(l *lease) {
 	r.outbox.add(&report{lease: l, direct: true, until: time.Now().Add(storeGrace), message: &wagglev1.TaskReport{
-		TaskId: l.task.ID, LeaseToken: l.token, Outcome: released(0),
+		TaskId: l.task.ID, LeaseToken: l.token, Outcome: released(0), Traceparent: l.traceparent,
 	}})
 }
 

@@ -7,9 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/waggle-crawl/waggle/proto/tracing"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -25,6 +27,7 @@ type run struct {
 	session string
 	handler Handler
 	log     *zap.Logger
+	tracer  trace.Tracer
 
 	fetchConn   *reconnecting // its own, so that plain fetches and heartbeats each go to the dispatchers in turn
 	controlConn *reconnecting
@@ -63,7 +66,7 @@ func newRun(ctx context.Context, c *Collector, handler Handler) (*run, error) {
 	}
 	log := cfg.Logger.With(zap.String("collector_id", cfg.ID))
 	r := &run{
-		cfg: cfg, session: c.session, handler: handler, log: log,
+		cfg: cfg, session: c.session, handler: handler, log: log, tracer: cfg.TracerProvider.Tracer(tracing.Scope),
 		fetchConn: fetchConn, controlConn: controlConn,
 		fetches: wagglev1.NewDispatchServiceClient(fetchConn),
 		control: wagglev1.NewDispatchServiceClient(controlConn),

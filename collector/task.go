@@ -62,7 +62,8 @@ type Task struct {
 	Metadata map[string]string
 	Payload  []byte
 
-	lease *lease // nil in a Task made by hand
+	lease       *lease // nil in a Task made by hand
+	traceparent string
 }
 
 // SetCursor notes where the work has got to. It goes out with the next heartbeat, and to the next attempt should this one
@@ -106,7 +107,7 @@ func newTask(pb *wagglev1.Task, fence int64) *Task {
 		Attempt: int(pb.GetAttempt()), Failures: int(pb.GetFailures()),
 		Expirations: int(pb.GetExpirations()), Throttled: int(pb.GetThrottled()),
 		Cursor: pb.GetCursor(), Memo: pb.GetMemo(),
-		Metadata: pb.GetMetadata(), Payload: pb.GetPayload(),
+		Metadata: pb.GetMetadata(), Payload: pb.GetPayload(), traceparent: pb.GetTraceparent(),
 	}
 	if due := pb.GetDueTime(); due != nil {
 		t.DueTime = due.AsTime()

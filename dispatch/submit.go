@@ -36,6 +36,7 @@ type Submission struct {
 	FirstDue     time.Time
 	Metadata     map[string]string
 	Payload      []byte
+	Traceparent  string // see [Task]
 	IfExists     IfExists
 	RevisitAfter time.Duration
 	// Modified is when the page last changed; zero: not known. IfExistsRetry does not

@@ -86,6 +86,9 @@ type Task struct {
 	SettledAt time.Time         `json:"settled_at,omitzero"` // of the last settlement; zero before the first
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Payload   []byte            `json:"payload,omitempty"`
+	// Traceparent is the W3C trace context that the work belongs to, if that is sampled; else empty. It is kept until the
+	// task settles.
+	Traceparent string `json:"traceparent,omitzero"`
 
 	// Lease is set while the task is LEASED.
 	Lease *Lease `json:"lease,omitzero"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
@@ -48,6 +49,8 @@ import (
 //  9. The sources, pools and collector id of the request are within the caller's grants (within). It takes the store to know.
 //  10. What an operator changes is recorded (audited).
 //
+// The span of a call, if it has one, holds all of these (tracer).
+//
 // The handler's context ends a little ahead of the caller's deadline, so that its answer is there in time (inTime).
 //
 // 4 to 7 are one interceptor: of several, each call would take an object for each.
@@ -66,6 +69,7 @@ type chain struct {
 	feeds       func(context.Context, FeedStream) error
 	reaches     func(ctx context.Context, address string) error
 	metrics     *Metrics
+	tracer      *tracer
 	maxBytes    int             // of a request
 	closing     <-chan struct{} // closed when no more calls are taken
 	grace       time.Duration   // for how long a stream is answered once it was asked to reconnect
@@ -104,7 +108,7 @@ func (s *Server) newChain() *chain {
 	})
 	drains, drain := context.WithCancel(context.Background()) //nolint:forbidigo // of the server, not of a call
 	c := &chain{
-		owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, feeds: s.cfg.Feed, reaches: s.reaches, metrics: s.metrics,
+		owners: s.owners, methods: make(map[string]*served), higherEpoch: s.cfg.HigherEpoch, feeds: s.cfg.Feed, reaches: s.reaches, metrics: s.metrics, tracer: newTracer(s.cfg.TracerProvider),
 		maxBytes: s.cfg.MaxReceiveBytes, closing: s.closing, grace: s.patience(), drains: drains, drain: drain,
 		limits: s.limits, peers: s.peers, newcomers: s.cfg.MaxNewCollectors, guard: s.guard, backend: &s.backend, draining: s.draining,
 		log: sampled(time.Second, burst, 100), whole: log,
@@ -377,6 +381,9 @@ func (c *chain) ended(ctx context.Context, notes *callNotes, fullMethod string, 
 	}
 	if identity := identityOf(ctx); identity != "" {
 		fields = append(fields, zap.String("identity", identity))
+	}
+	if in := trace.SpanContextFromContext(ctx); in.IsSampled() {
+		fields = append(fields, zap.Stringer("trace_id", in.TraceID()), zap.Stringer("span_id", in.SpanID()))
 	}
 	fields = append(fields, notes.fields...)
 	fields = append(fields, zap.Stringer("grpc.code", code))

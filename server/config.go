@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
@@ -53,6 +55,8 @@ type Config struct {
 	// MetricsToken lets only those read /metrics who send a token that may call GetStats.
 	// Default false.
 	MetricsToken bool
+	// TracerProvider makes the spans of calls, grants and reports. Default: there are none, and they cost nothing.
+	TracerProvider trace.TracerProvider
 	// Version is what GetStats and the metrics show of the program. Default "unknown".
 	Version string
 	// Reflection lets grpcurl work without .proto files. With PolicyFile it needs a credential of any role. Default false.

@@ -36,6 +36,7 @@ type dispatchService struct {
 	*backend
 	limits  *admit.Limits
 	metrics *Metrics
+	tracer  *tracer
 
 	heartbeats *atomic.Int64   // streams that are open
 	stopping   *atomic.Int64   // of them, those of collectors that stop
@@ -45,6 +46,7 @@ type dispatchService struct {
 
 // fetchCall is a FetchTask under way.
 type fetchCall struct {
+	came    time.Time
 	fetch   engine.FetchRequest
 	reports wire.Reports
 	settled []engine.ReportResult // of those that were settled ahead of it
@@ -69,8 +71,8 @@ func (s *dispatchService) beginFetch(ctx context.Context, req *pb.FetchTaskReque
 	if err != nil {
 		return nil, err
 	}
-	call := &fetchCall{fetch: fetch, reports: reports}
-	if call.settled, err = s.settleLarge(ctx, req, &call.fetch); err != nil {
+	call := &fetchCall{came: time.Now(), fetch: fetch, reports: reports}
+	if err = s.settleAhead(ctx, req, call); err != nil {
 		return nil, aboutCollector(err, req)
 	}
 	if call.leave, err = s.limits.Fetch(fetch.Collector); err != nil {
@@ -94,33 +96,38 @@ func (s *dispatchService) endFetch(
 	if len(result.Tasks) > 0 {
 		peers.OnLost(ctx, result.GiveBack)
 	}
+	s.tracer.granted(ctx, req.GetCollectorId(), call.came, result)
 	s.metrics.granted.Add(float64(len(result.Tasks)))
 	s.metrics.fetchWait.WithLabelValues(strconv.FormatBool(len(result.Tasks) > 0)).Observe(result.Waited.Seconds())
 	return wire.FetchTaskResponse(result, call.reports.Results(append(call.settled, result.Reports...))), nil
 }
 
-// settleLarge settles the reports of a fetch ahead of it if they are large, and drops them from the request: so they are
-// in hand as reports, and not as long as the fetch waits.
-func (s *dispatchService) settleLarge(ctx context.Context, req *pb.FetchTaskRequest, fetch *engine.FetchRequest) ([]engine.ReportResult, error) {
+// settleAhead settles the reports of a fetch ahead of it if they are large, and drops them from the request: so they are
+// in hand as reports, and not as long as the fetch waits. So are reports in traces, whose spans must not last as long.
+func (s *dispatchService) settleAhead(ctx context.Context, req *pb.FetchTaskRequest, call *fetchCall) error {
 	size := 0
 	for _, report := range req.GetReports() {
 		size += proto.Size(report)
 	}
-	if size <= admit.SmallRequest {
-		return nil, nil
+	if size <= admit.SmallRequest && !s.tracer.follows(req.GetReports()) {
+		return nil
 	}
 	leave, err := s.limits.Reports(pb.DispatchService_FetchTask_FullMethodName, size)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer leave()
-	settled, err := s.d().Report(ctx, fetch.Collector, fetch.Reports)
-	req.Reports, fetch.Reports = nil, nil
-	return settled, err
+	call.settled, err = s.d().Report(ctx, call.fetch.Collector, call.fetch.Reports)
+	if err == nil {
+		s.tracer.reported(ctx, req.GetCollectorId(), call.came, req.GetReports(), call.reports.Results(call.settled))
+	}
+	req.Reports, call.fetch.Reports = nil, nil
+	return err
 }
 
 // ReportTask settles leases by their holder's reports.
 func (s *dispatchService) ReportTask(ctx context.Context, req *pb.ReportTaskRequest) (*pb.ReportTaskResponse, error) {
+	came := time.Now()
 	reports, err := wire.Report(req)
 	if err != nil {
 		return nil, err
@@ -129,7 +136,9 @@ func (s *dispatchService) ReportTask(ctx context.Context, req *pb.ReportTaskRequ
 	if err != nil {
 		return nil, aboutCollector(err, req)
 	}
-	return &pb.ReportTaskResponse{Results: reports.Results(results)}, nil
+	resp := &pb.ReportTaskResponse{Results: reports.Results(results)}
+	s.tracer.reported(ctx, req.GetCollectorId(), came, req.GetReports(), resp.GetResults())
+	return resp, nil
 }
 
 // SubmitDiscovered submits what a leased task leads to.

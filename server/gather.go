@@ -132,6 +132,14 @@ func (r *request) read() (call proto.Message, reports []*pb.TaskReport, fetch *e
 	}
 }
 
+// taskReports are the reports of the request, or those that its fetch carries.
+func (r *request) taskReports() []*pb.TaskReport {
+	if fetch := r.GetFetch(); fetch != nil {
+		return fetch.GetReports()
+	}
+	return r.GetReport().GetReports()
+}
+
 func collectorOf(call proto.Message) string {
 	return call.(interface{ GetCollectorId() string }).GetCollectorId() //nolint:forcetypeassert // fetches and reports have one
 }
@@ -171,6 +179,7 @@ func (g *gather) settled(r *request, results []engine.ReportResult, err error) {
 	}
 	_ = g.logged(r, pb.DispatchService_ReportTask_FullMethodName, nil) // it was none
 	resp := &pb.ReportTaskResponse{Results: r.reports.Results(results)}
+	g.chain.tracer.reported(r.work.ctx, r.work.hello.GetId(), r.came, r.taskReports(), resp.GetResults())
 	_ = r.work.answer(&pb.WorkResponse{Id: r.GetId(), Answer: &pb.WorkResponse_Report{Report: resp}}, r.fetch == nil) // else the stream has ended
 	if r.fetch == nil {
 		r.done()
@@ -221,6 +230,7 @@ func (g *gather) answer(r *request) {
 		return
 	}
 	_ = g.logged(r, pb.DispatchService_FetchTask_FullMethodName, nil) // it was none
+	g.chain.tracer.granted(w.ctx, r.GetFetch().GetCollectorId(), r.came, result)
 	m := g.chain.metrics
 	m.granted.Add(float64(len(result.Tasks)))
 	m.fetchWait.WithLabelValues(strconv.FormatBool(len(result.Tasks) > 0)).Observe(result.Waited.Seconds())

@@ -118,7 +118,7 @@ func (p *passing) drained() (any, outcome, error) {
 
 // callOf is a call as it is passed on.
 func (c *chain) callOf(ctx context.Context, caller *auth.Caller, grants []*auth.Grant, method string) *relaypb.Call {
-	call := &relaypb.Call{Method: method, Epoch: c.owners.seen.Load(), Caller: &relaypb.Caller{Client: clientOf(ctx)}}
+	call := &relaypb.Call{Method: method, Epoch: c.owners.seen.Load(), Traceparent: traceOf(ctx), Caller: &relaypb.Caller{Client: clientOf(ctx)}}
 	if deadline, ok := ctx.Deadline(); ok {
 		call.Timeout = durationpb.New(time.Until(deadline))
 	}

@@ -87,6 +87,7 @@ func (c *chain) Unary(ctx context.Context, call *relaypb.Call) (*relaypb.Answer,
 	}
 	undo := new(peers.Undo)
 	caller, ctx := c.passedBy(undo.With(ctx), call)
+	ctx, end := c.tracer.passed(ctx, call.GetMethod(), call.GetTraceparent())
 	e := c.newEnvelope(ctx, call.GetMethod())
 	defer e.end()
 	decode := func(req any) error { //nolint:unparam // as gRPC has it
@@ -100,6 +101,7 @@ func (c *chain) Unary(ctx context.Context, call *relaypb.Call) (*relaypb.Answer,
 			return c.unary(ctx, req, info, c.here(caller, e, call.GetMethod(), handler))
 		})
 	})
+	end(err)
 	switch {
 	case isDrained(resp, err): // it can come again
 		return &relaypb.Answer{Outcome: relaypb.Outcome_OUTCOME_NOT_OWNER}, nil

@@ -131,7 +131,7 @@ func (s *Server) options() []grpc.ServerOption {
 		creds = peers.Credentials(auth.Credentials(credentials.NewTLS(s.certs.Config("h2"))))
 	}
 	options = append(options, grpc.Creds(creds))
-	return append(options, s.chain.options()...)
+	return slices.Concat(options, s.chain.tracer.options(), s.chain.options())
 }
 
 // plain reports whether gRPC is served without TLS.
@@ -160,7 +160,7 @@ func (s *Server) identify() (err error) {
 func (s *Server) register() {
 	b := &s.backend
 	dispatching := &dispatchService{
-		backend: b, limits: s.limits, metrics: s.metrics,
+		backend: b, limits: s.limits, metrics: s.metrics, tracer: s.chain.tracer,
 		heartbeats: &s.heartbeats, stopping: &s.stopping, closing: s.closing, grace: s.patience(),
 	}
 	tasks, sources := &taskService{backend: b}, &sourceService{backend: b}

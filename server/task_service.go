@@ -22,7 +22,7 @@ type taskService struct {
 
 // SubmitTasks takes in the items that can be tasks, and answers the others in their places.
 func (s *taskService) SubmitTasks(ctx context.Context, req *pb.SubmitTasksRequest) (*pb.SubmitTasksResponse, error) {
-	submission, err := wire.SubmitTasks(req, time.Now())
+	submission, err := wire.SubmitTasks(req, time.Now(), traceOf(ctx))
 	if err != nil {
 		return nil, err
 	}

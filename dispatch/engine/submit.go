@@ -25,6 +25,7 @@ type NewTask struct {
 	Due                             time.Time // zero: now
 	Metadata                        map[string]string
 	Payload                         []byte
+	Traceparent                     string            // W3C trace context of the call that submits it; empty: it is not sampled
 	IfExists                        dispatch.IfExists // Keep, Sooner or Again
 }
 
@@ -139,7 +140,7 @@ func (k *Known) submission(source *dispatch.Source, t *NewTask, now time.Time, i
 	}
 	k.aim(item, source, to)
 	item.URL, item.Kind, item.Priority = to.Address, t.Kind, t.Priority
-	item.Metadata, item.Payload, item.IfExists = t.Metadata, t.Payload, t.IfExists
+	item.Metadata, item.Payload, item.IfExists, item.Traceparent = t.Metadata, t.Payload, t.IfExists, t.Traceparent
 	if !t.Due.IsZero() {
 		if item.Due = t.Due; item.Due.Before(now) {
 			item.Due = now
@@ -325,7 +326,7 @@ func (k *Known) discovery(source *dispatch.Source, f *Follower, t *dispatch.Task
 	item.URL, item.Kind, item.Priority, item.Modified = to.Address, found.Kind, found.Priority, found.Modified
 	item.Depth, item.Run, item.Metadata, item.Payload = depth, t.Run, metadata, found.Payload
 	if item.Relation, item.Redirect = relation, redirect; redirect.Hops > 0 {
-		item.Priority = max(found.Priority, hopPriority(t))
+		item.Priority, item.Traceparent = max(found.Priority, hopPriority(t)), t.Traceparent
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
-// content is what a task is about: its URL, key, kind, metadata, payload, and the redirect that led to it, as the fields that
+// content is what a task is about: its URL, key, kind, metadata, payload, trace, and the redirect that led to it, as the fields that
 // its item has of them. They are written once, when it is submitted, and go as they are into groups, snapshots and memory;
 // they are read where the task is handed out or compared. So a waiting task is one text and a record without texts.
 //
@@ -24,6 +24,7 @@ const (
 	contentMetadata = 4 // an entry each
 	contentPayload  = 5
 	contentRedirect = 6
+	contentTrace    = 65
 )
 
 // unpacked is a content that was read.
@@ -32,24 +33,29 @@ type unpacked struct {
 	metadata       map[string]string
 	payload        []byte
 	redirect       dispatch.Redirect
+	traceparent    string
 }
 
 // submitted is what a submission says.
 func submitted(item *dispatch.Submission) unpacked {
 	return unpacked{
 		url: item.URL, key: item.Key, kind: item.Kind, metadata: item.Metadata, payload: item.Payload, redirect: item.Redirect,
+		traceparent: item.Traceparent,
 	}
 }
 
 // imported is what a task of another store says.
 func imported(t *dispatch.Task) unpacked {
-	return unpacked{url: t.URL, key: t.Key, kind: t.Kind, metadata: t.Metadata, payload: t.Payload, redirect: t.Redirect}
+	return unpacked{
+		url: t.URL, key: t.Key, kind: t.Kind, metadata: t.Metadata, payload: t.Payload, redirect: t.Redirect, traceparent: t.Traceparent,
+	}
 }
 
 // copyTo copies a content to a task for a caller of the store.
 func (t content) copyTo(task *dispatch.Task) {
 	u := t.unpack()
 	task.URL, task.Key, task.Kind, task.Metadata, task.Payload, task.Redirect = u.url, u.key, u.kind, u.metadata, u.payload, u.redirect
+	task.Traceparent = u.traceparent
 }
 
 // shrunk is what is kept of a settled task that may be retried.
@@ -73,6 +79,7 @@ func (u *unpacked) fields(c *codec.Codec) {
 		redirect := &dispatch.Redirect{Hops: u.redirect.Hops, From: u.redirect.From, Due: ms.Time(ms.Of(u.redirect.Due))}
 		codec.Optional(c, contentRedirect, &redirect, redirectFields)
 	}
+	codec.Text(c, contentTrace, &u.traceparent)
 }
 
 // unpack reads a content. Its texts are parts of the content, and no copies.
@@ -95,6 +102,8 @@ func (t content) unpack() (u unpacked) {
 			u.payload = []byte(field)
 		case contentRedirect:
 			redirectFields(codec.Reader([]byte(field)), &u.redirect)
+		case contentTrace:
+			u.traceparent = field
 		}
 	}
 	if u.key == "" {
@@ -128,7 +137,7 @@ func (t content) bytes() (n int) {
 			url = len(field)
 		case contentKey:
 			key = len(field)
-		case contentKind, contentPayload:
+		case contentKind, contentPayload, contentTrace:
 			n += len(field)
 		case contentMetadata:
 			key, value := entry(field)
@@ -145,7 +154,7 @@ func (t content) bytes() (n int) {
 	return n + url + key
 }
 
-// same reports whether an item says what the content says.
+// same reports whether an item says what the content says, whatever trace it came by.
 func (u *unpacked) same(item *dispatch.Submission) bool {
 	return u.kind == item.Kind && u.url == item.URL && u.redirect == item.Redirect &&
 		maps.Equal(u.metadata, item.Metadata) && bytes.Equal(u.payload, item.Payload)

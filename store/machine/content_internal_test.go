@@ -19,6 +19,7 @@ func TestContent_IsReadAsItWasWritten(t *testing.T) {
 		want := unpacked{
 			url: rapid.String().Draw(t, "url"), key: rapid.StringN(1, -1, -1).Draw(t, "key"), kind: rapid.String().Draw(t, "kind"),
 			metadata: rapid.MapOf(rapid.String(), rapid.String()).Draw(t, "metadata"), payload: []byte(rapid.String().Draw(t, "payload")),
+			traceparent: rapid.String().Draw(t, "traceparent"),
 		}
 		if rapid.Bool().Draw(t, "page") && want.url != "" {
 			want.key = want.url
@@ -28,11 +29,11 @@ func TestContent_IsReadAsItWasWritten(t *testing.T) {
 		}
 		packed := s.pack(&want)
 		got := packed.unpack()
-		if got.url != want.url || got.key != want.key || got.kind != want.kind || got.redirect != want.redirect ||
+		if got.url != want.url || got.key != want.key || got.kind != want.kind || got.redirect != want.redirect || got.traceparent != want.traceparent ||
 			!maps.Equal(got.metadata, want.metadata) || !slices.Equal(got.payload, want.payload) {
 			t.Fatalf("%+v is read as %+v", want, got)
 		}
-		bytes := len(want.url) + len(want.key) + len(want.kind) + len(want.payload) + len(want.redirect.From)
+		bytes := len(want.url) + len(want.key) + len(want.kind) + len(want.payload) + len(want.redirect.From) + len(want.traceparent)
 		for key, value := range want.metadata {
 			bytes += len(key) + len(value)
 		}

@@ -28,12 +28,16 @@ func claimCases() []testCase {
 	}
 }
 
+// traceparent is a W3C trace context.
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 func claimGrant(e *env) {
 	g := source("a")
 	s := item(g, queue, "k", func(s *dispatch.Submission) {
 		s.Payload, s.Metadata, s.Kind = []byte("p"), map[string]string{"m": "v"}, "page"
 		s.Relation = dispatch.RelationFeedItem
 		s.Redirect = dispatch.Redirect{Hops: 2, From: "http://head.test/", Due: start}
+		s.Traceparent = traceparent
 	})
 	e.create(g, s)
 	want := e.want(3)
@@ -55,6 +59,7 @@ func claimGrant(e *env) {
 	is(e, "kind", task.Kind, s.Kind)
 	is(e, "relation", task.Relation, s.Relation)
 	is(e, "redirect", task.Redirect, s.Redirect)
+	is(e, "traceparent", task.Traceparent, s.Traceparent)
 	is(e, "lease", *task.Lease, dispatch.Lease{
 		Digest: grant.Token.Digest(), Token: grant.Token, Granted: start, Deadline: start.Add(dispatch.DefaultLeaseDuration),
 		Duration: dispatch.DefaultLeaseDuration, MaxHold: dispatch.DefaultMaxHold,

@@ -83,6 +83,7 @@ func detailShrink(e *env) {
 	s := item(g, queue, "k", payload(100), func(s *dispatch.Submission) {
 		s.Metadata, s.Run, s.Kind = map[string]string{"a": "b"}, start, "page"
 		s.Relation, s.Redirect = dispatch.RelationSitemap, dispatch.Redirect{Hops: 1, From: "http://head.test/"}
+		s.Traceparent = traceparent
 	})
 	e.create(g, s)
 	grant := e.takeOne()
@@ -96,6 +97,7 @@ func detailShrink(e *env) {
 	is(e, "payload", len(task.Payload), 0)
 	is(e, "metadata", len(task.Metadata), 0)
 	is(e, "redirect", task.Redirect, dispatch.Redirect{})
+	is(e, "traceparent", task.Traceparent, "")
 	is(e, "cursor", len(task.Cursor), 0)
 	is(e, "last error", task.LastError, nil)
 	is(e, "history", len(task.History), 0)

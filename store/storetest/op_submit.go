@@ -22,6 +22,9 @@ func (m *model) modelItem(s *modelSource) dispatch.Submission {
 		if m.chance(20) {
 			i.Redirect = dispatch.Redirect{Hops: 1 + m.rand.IntN(3), From: one(m, "", "http://head.test/"), Due: one(m, time.Time{}, now)}
 		}
+		if i.Kind == "feed" {
+			i.Traceparent = traceparent
+		}
 		if m.chance(40) {
 			i.Run = start.Add(time.Duration(m.rand.IntN(m.steps+1)) * time.Second)
 		}

@@ -1525,7 +1525,10 @@ type TaskReport struct {
 	// current gets LEASE_LOST.
 	LeaseToken string `protobuf:"bytes,2,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
 	// How it ended. Required.
-	Outcome       *Outcome `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Outcome *Outcome `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// The W3C trace context (traceparent) of the work on the task; if it is sampled, the report gets a span there. What is
+	// no trace context is ignored. Default: none.
+	Traceparent   string `protobuf:"bytes,20,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1579,6 +1582,13 @@ func (x *TaskReport) GetOutcome() *Outcome {
 		return x.Outcome
 	}
 	return nil
+}
+
+func (x *TaskReport) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // ReportTaskRequest reports how work on tasks ended.
@@ -2010,13 +2020,14 @@ const file_waggle_v1_dispatch_service_proto_rawDesc = "" +
 	"\tcollector\x18\x01 \x01(\v2\x18.waggle.v1.CollectorInfoR\tcollector\x12,\n" +
 	"\x06leases\x18\x02 \x03(\v2\x14.waggle.v1.LeaseBeatR\x06leases\"D\n" +
 	"\x12RenewLeaseResponse\x12.\n" +
-	"\x06status\x18\x01 \x01(\v2\x16.waggle.v1.LeaseStatusR\x06status\"t\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.waggle.v1.LeaseStatusR\x06status\"\x96\x01\n" +
 	"\n" +
 	"TaskReport\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1f\n" +
 	"\vlease_token\x18\x02 \x01(\tR\n" +
 	"leaseToken\x12,\n" +
-	"\aoutcome\x18\x03 \x01(\v2\x12.waggle.v1.OutcomeR\aoutcome\"\x81\x01\n" +
+	"\aoutcome\x18\x03 \x01(\v2\x12.waggle.v1.OutcomeR\aoutcome\x12 \n" +
+	"\vtraceparent\x18\x14 \x01(\tR\vtraceparent\"\x81\x01\n" +
 	"\x11ReportTaskRequest\x12!\n" +
 	"\fcollector_id\x18\x01 \x01(\tR\vcollectorId\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12/\n" +

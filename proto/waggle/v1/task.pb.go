@@ -674,8 +674,12 @@ type Task struct {
 	// The URL where the first of these redirects began, the head of the chain. Kept until the task is DONE. Empty: no
 	// redirect led to it, or the head has only a key.
 	RedirectedFrom string `protobuf:"bytes,35,opt,name=redirected_from,json=redirectedFrom,proto3" json:"redirected_from,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The W3C trace context (traceparent) to go on with: in a leased task that of its grant, else that of the call that
+	// submitted it. Empty: that call was not sampled, the task was discovered or is a seed, or it is over. The target of a
+	// redirect inherits it.
+	Traceparent   string `protobuf:"bytes,45,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -949,6 +953,13 @@ func (x *Task) GetRedirects() int32 {
 func (x *Task) GetRedirectedFrom() string {
 	if x != nil {
 		return x.RedirectedFrom
+	}
+	return ""
+}
+
+func (x *Task) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
 	}
 	return ""
 }
@@ -2180,7 +2191,8 @@ var File_waggle_v1_task_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\t\n" +
+	"\x14waggle/v1/task.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\n" +
+	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x1d\n" +
@@ -2221,7 +2233,8 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\fcancellation\x18\x1f \x01(\v2\x17.waggle.v1.CancellationR\fcancellation\x12/\n" +
 	"\brelation\x18  \x01(\x0e2\x13.waggle.v1.RelationR\brelation\x12\x1c\n" +
 	"\tredirects\x18\" \x01(\x05R\tredirects\x12'\n" +
-	"\x0fredirected_from\x18# \x01(\tR\x0eredirectedFrom\x1a;\n" +
+	"\x0fredirected_from\x18# \x01(\tR\x0eredirectedFrom\x12 \n" +
+	"\vtraceparent\x18- \x01(\tR\vtraceparent\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +

@@ -64,7 +64,7 @@ func toTask(t *dispatch.Task) *pb.Task {
 		Cycle: int64(t.Counters.Cycle), Attempt: int32(t.Counters.Attempt), Failures: int32(t.Counters.Failures),
 		Expirations: int32(t.Counters.Expirations), Throttled: int32(t.Counters.Throttled), Releases: int32(t.Counters.Released),
 		DueTime: toTime(t.Due), Metadata: t.Metadata, LastError: toTaskError(t.LastError),
-		CreateTime: toTime(t.Created), SettleTime: toTime(t.SettledAt),
+		CreateTime: toTime(t.Created), SettleTime: toTime(t.SettledAt), Traceparent: t.Traceparent,
 	}
 	if !t.Run.IsZero() {
 		out.Run = t.Run.UnixMilli()

@@ -197,7 +197,7 @@ func readDiscovered(t *testing.T, req *pb.SubmitDiscoveredRequest) error {
 
 func readSubmission(t *testing.T, req *pb.SubmitTasksRequest) error {
 	t.Helper()
-	submission, err := wire.SubmitTasks(req, time.Now())
+	submission, err := wire.SubmitTasks(req, time.Now(), "")
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ type Submission struct {
 	results []*pb.SubmitResult // of all items; nil until the dispatcher has answered
 }
 
-// SubmitTasks reads a SubmitTasksRequest. Items that cannot be tasks fail no others: they are answered in their places.
-func SubmitTasks(req *pb.SubmitTasksRequest, now time.Time) (*Submission, error) {
+// SubmitTasks reads a SubmitTasksRequest of a call with a trace context, which its tasks carry; empty: it has none. Items that cannot be tasks fail no others: they are answered in their places.
+func SubmitTasks(req *pb.SubmitTasksRequest, now time.Time, traceparent string) (*Submission, error) {
 	var c checks
 	c.count("items", len(req.GetItems()), 1, MaxBatch)
 	if err := c.err(); err != nil {
@@ -34,6 +34,7 @@ func SubmitTasks(req *pb.SubmitTasksRequest, now time.Time) (*Submission, error)
 			s.results[i] = toSubmitResult(&engine.NewTaskResult{Err: err})
 			continue
 		}
+		task.Traceparent = traceparent
 		s.Tasks = append(s.Tasks, task)
 	}
 	return s, nil

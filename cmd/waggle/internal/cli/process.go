@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -116,6 +117,9 @@ type Console struct {
 
 	// ConfigDir is the user's directory of configurations; nil: there is none.
 	ConfigDir func() (string, error)
+
+	// TracerProvider makes the spans of what the command does; nil: there are none.
+	TracerProvider trace.TracerProvider
 }
 
 // LogOptions are how a long-running command logs.

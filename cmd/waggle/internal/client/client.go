@@ -26,6 +26,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -193,12 +196,19 @@ func (o *Options) dial(cmd *cobra.Command) (*grpc.ClientConn, error) {
 	}
 	var cfg collector.Config
 	o.connection.Fill(&cfg)
-	conn, err := cfg.Dial(
+	var spans []grpc.DialOption
+	if o.Console.TracerProvider != nil {
+		spans = append(spans, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+			otelgrpc.WithTracerProvider(o.Console.TracerProvider), otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
+			otelgrpc.WithPropagators(propagation.TraceContext{}),
+		)))
+	}
+	conn, err := cfg.Dial(append(spans,
 		grpc.WithDefaultServiceConfig("{}"), // the first that answers
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
 		grpc.WithUnaryInterceptor(o.limit),
 		grpc.WithUserAgent("waggle-command/"+cli.Version()),
-	)
+	)...)
 	if err != nil {
 		return nil, o.connection.FlagNames(err)
 	}

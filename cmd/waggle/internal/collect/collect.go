@@ -66,6 +66,7 @@ func (o *collectOptions) complete(cmd *cobra.Command, c cli.Console, log *zap.Lo
 	}
 	o.connection.Fill(&o.collector)
 	o.collector.Version = cli.Version()
+	o.collector.TracerProvider = c.TracerProvider
 	o.collector.Logger, o.web.Logger = log, log
 	for _, name := range []string{"pools", "sources", "queues"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "[]" {

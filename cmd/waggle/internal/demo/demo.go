@@ -28,7 +28,7 @@ import (
 )
 
 // New makes the command.
-func New() *cobra.Command {
+func New(c cli.Console) *cobra.Command {
 	pages := 40
 	cmd := &cobra.Command{
 		Use:     "demo",
@@ -45,7 +45,7 @@ page was crawled exactly once and no host was asked more often than its delay al
 			if pages < 2 || pages > 1000 {
 				return cli.Usagef("--pages %d: say 2 to 1000", pages)
 			}
-			return run(cmd.Context(), cmd.OutOrStdout(), pages)
+			return run(cmd.Context(), c, cmd.OutOrStdout(), pages)
 		},
 	}
 	cmd.Flags().IntVar(&pages, "pages", pages, "`number` of pages of each host")
@@ -64,7 +64,7 @@ type demo struct {
 }
 
 // run runs the demo and writes its table; the error is what did not hold.
-func run(ctx context.Context, out io.Writer, pages int) (err error) {
+func run(ctx context.Context, c cli.Console, out io.Writer, pages int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, crawlLimit, fmt.Errorf("the crawl did not end within %s", human.Duration(crawlLimit)))
 	defer cancel()
 	d := &demo{screen: human.NewScreen(out), began: time.Now(), collectors: map[string]*process{}}
@@ -77,7 +77,7 @@ func run(ctx context.Context, out io.Writer, pages int) (err error) {
 	}
 	defer d.site.close()
 	fmt.Fprintf(d.screen, "web site     %d pages on %d hosts, which all link to one another\n", d.site.pages(), len(d.site.hosts))
-	stop, err := d.startDispatcher(ctx)
+	stop, err := d.startDispatcher(ctx, c)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -120,12 +120,14 @@ func run(ctx context.Context, out io.Writer, pages int) (err error) {
 }
 
 // startDispatcher runs a dispatcher on the memory store, as `waggle serve --store memory` does, and connects to it. stop ends it.
-func (d *demo) startDispatcher(ctx context.Context) (stop func() error, err error) {
+func (d *demo) startDispatcher(ctx context.Context, c cli.Console) (stop func() error, err error) {
 	store, err := store.New(store.Config{})
 	if err != nil {
 		return nil, err
 	}
-	node, err := dispatcher.NewNode(server.Config{Listen: "127.0.0.1:0", HTTP: server.Off, DrainTimeout: 2 * time.Second}, store, zap.NewNop())
+	node, err := dispatcher.NewNode(server.Config{
+		Listen: "127.0.0.1:0", HTTP: server.Off, DrainTimeout: 2 * time.Second, TracerProvider: c.TracerProvider,
+	}, store, zap.NewNop())
 	if err == nil {
 		err = node.Server.Listen(ctx)
 	}

@@ -60,7 +60,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a running dispatcher:"},
 	)
-	run := []*cobra.Command{demo.New(), newServe(c), collect.New(c)}
+	run := []*cobra.Command{demo.New(c), newServe(c), collect.New(c)}
 	root.AddCommand(run...)
 	o := client.NewOptions(root, c)
 	o.Refuse(run...)

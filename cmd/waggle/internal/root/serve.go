@@ -52,6 +52,7 @@ machine do not see them.`,
 			if err := cli.RefuseZero(cmd.Flags(), "shards", "ack-replicas"); err != nil {
 				return err
 			}
+			o.server.TracerProvider = c.TracerProvider
 			return cli.WithHeapFloor(c.Env, func() error { return serve(cmd.Context(), o, cmd.ErrOrStderr()) })
 		},
 	}

@@ -277,14 +277,16 @@ class RenewLeaseResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[LeaseStatus, _Mapping]] = ...) -> None: ...
 
 class TaskReport(_message.Message):
-    __slots__ = ("task_id", "lease_token", "outcome")
+    __slots__ = ("task_id", "lease_token", "outcome", "traceparent")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     lease_token: str
     outcome: _task_pb2.Outcome
-    def __init__(self, task_id: _Optional[str] = ..., lease_token: _Optional[str] = ..., outcome: _Optional[_Union[_task_pb2.Outcome, _Mapping]] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, task_id: _Optional[str] = ..., lease_token: _Optional[str] = ..., outcome: _Optional[_Union[_task_pb2.Outcome, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class ReportTaskRequest(_message.Message):
     __slots__ = ("collector_id", "session", "reports")

@@ -163,7 +163,7 @@ DISCOVER_CODE_LIMITED: DiscoverCode
 DISCOVER_CODE_INVALID: DiscoverCode
 
 class Task(_message.Message):
-    __slots__ = ("id", "source_id", "source_uid", "scope", "queue", "pool", "url", "key", "kind", "depth", "run", "priority", "state", "recurring", "cycle", "attempt", "failures", "expirations", "throttled", "releases", "due_time", "cursor", "memo", "metadata", "payload", "last_error", "create_time", "settle_time", "holder", "history", "cancel_requested", "cancellation", "relation", "redirects", "redirected_from")
+    __slots__ = ("id", "source_id", "source_uid", "scope", "queue", "pool", "url", "key", "kind", "depth", "run", "priority", "state", "recurring", "cycle", "attempt", "failures", "expirations", "throttled", "releases", "due_time", "cursor", "memo", "metadata", "payload", "last_error", "create_time", "settle_time", "holder", "history", "cancel_requested", "cancellation", "relation", "redirects", "redirected_from", "traceparent")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -206,6 +206,7 @@ class Task(_message.Message):
     RELATION_FIELD_NUMBER: _ClassVar[int]
     REDIRECTS_FIELD_NUMBER: _ClassVar[int]
     REDIRECTED_FROM_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     id: str
     source_id: str
     source_uid: str
@@ -241,7 +242,8 @@ class Task(_message.Message):
     relation: Relation
     redirects: int
     redirected_from: str
-    def __init__(self, id: _Optional[str] = ..., source_id: _Optional[str] = ..., source_uid: _Optional[str] = ..., scope: _Optional[str] = ..., queue: _Optional[str] = ..., pool: _Optional[str] = ..., url: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., depth: _Optional[int] = ..., run: _Optional[int] = ..., priority: _Optional[int] = ..., state: _Optional[_Union[TaskState, str]] = ..., recurring: bool = ..., cycle: _Optional[int] = ..., attempt: _Optional[int] = ..., failures: _Optional[int] = ..., expirations: _Optional[int] = ..., throttled: _Optional[int] = ..., releases: _Optional[int] = ..., due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cursor: _Optional[bytes] = ..., memo: _Optional[bytes] = ..., metadata: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., last_error: _Optional[_Union[TaskError, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., settle_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[_Union[LeaseHolder, _Mapping]] = ..., history: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., cancel_requested: bool = ..., cancellation: _Optional[_Union[Cancellation, _Mapping]] = ..., relation: _Optional[_Union[Relation, str]] = ..., redirects: _Optional[int] = ..., redirected_from: _Optional[str] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, id: _Optional[str] = ..., source_id: _Optional[str] = ..., source_uid: _Optional[str] = ..., scope: _Optional[str] = ..., queue: _Optional[str] = ..., pool: _Optional[str] = ..., url: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., depth: _Optional[int] = ..., run: _Optional[int] = ..., priority: _Optional[int] = ..., state: _Optional[_Union[TaskState, str]] = ..., recurring: bool = ..., cycle: _Optional[int] = ..., attempt: _Optional[int] = ..., failures: _Optional[int] = ..., expirations: _Optional[int] = ..., throttled: _Optional[int] = ..., releases: _Optional[int] = ..., due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cursor: _Optional[bytes] = ..., memo: _Optional[bytes] = ..., metadata: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., last_error: _Optional[_Union[TaskError, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., settle_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[_Union[LeaseHolder, _Mapping]] = ..., history: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., cancel_requested: bool = ..., cancellation: _Optional[_Union[Cancellation, _Mapping]] = ..., relation: _Optional[_Union[Relation, str]] = ..., redirects: _Optional[int] = ..., redirected_from: _Optional[str] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class Cancellation(_message.Message):
     __slots__ = ("by", "reason", "time", "source_deleted")

@@ -570,7 +570,9 @@ type Call struct {
 	// caller is who makes the call.
 	Caller *Caller `protobuf:"bytes,5,opt,name=caller,proto3" json:"caller,omitempty"`
 	// epoch is the highest one that the sender has seen.
-	Epoch         uint64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// traceparent is the W3C trace context of the call; empty if it is not sampled.
+	Traceparent   string `protobuf:"bytes,7,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +647,13 @@ func (x *Call) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *Call) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // Caller is who makes a call, as the sender has checked.
@@ -1032,14 +1041,15 @@ const file_waggle_relay_v1_relay_proto_rawDesc = "" +
 	"\x05proof\x18\x01 \x01(\fR\x05proof\"Z\n" +
 	"\aWelcome\x122\n" +
 	"\amax_age\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12\x1b\n" +
-	"\tmax_bytes\x18\x02 \x01(\x03R\bmaxBytes\"\xc4\x01\n" +
+	"\tmax_bytes\x18\x02 \x01(\x03R\bmaxBytes\"\xe6\x01\n" +
 	"\x04Call\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x18\n" +
 	"\arequest\x18\x03 \x01(\fR\arequest\x123\n" +
 	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12/\n" +
 	"\x06caller\x18\x05 \x01(\v2\x17.waggle.relay.v1.CallerR\x06caller\x12\x14\n" +
-	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"\xc0\x01\n" +
+	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x12 \n" +
+	"\vtraceparent\x18\a \x01(\tR\vtraceparent\"\xc0\x01\n" +
 	"\x06Caller\x12\x1e\n" +
 	"\n" +
 	"identified\x18\x01 \x01(\bR\n" +
