@@ -41,18 +41,22 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "dispatch/history", core: true,
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "dispatch/holdbook", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
 		path: "dispatch/engine/...", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history", "dispatch/holdbook"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
 		path: "dispatch/operate/...", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook", "dispatch/engine/..."},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history", "dispatch/holdbook", "dispatch/engine/..."},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
@@ -67,7 +71,7 @@ var layers = []layer{
 	},
 	{
 		path: "dispatch", core: true,
-		ours:   []string{"dispatch/bounds", "dispatch/canonical"},
+		ours:   []string{"dispatch/bounds", "dispatch/canonical", "dispatch/history"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
@@ -84,7 +88,7 @@ var layers = []layer{
 	},
 	{
 		path: "store/internal/redisconn", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history"},
 		avoids: []string{grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
@@ -94,17 +98,17 @@ var layers = []layer{
 	},
 	{
 		path: "store/machine", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/codec", "store/internal/..."},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history", "store/codec", "store/internal/..."},
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "store", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/backend", "store/codec", "store/internal/...", "store/machine"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history", "store/backend", "store/codec", "store/internal/...", "store/machine"},
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path:   "store/backend/redis",
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/backend", "store/backend/redis/protocol", "store/codec", "store/internal/redisconn"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history", "store/backend", "store/backend/redis/protocol", "store/codec", "store/internal/redisconn"},
 		avoids: []string{grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
@@ -113,17 +117,17 @@ var layers = []layer{
 	},
 	{
 		path: "store/backend/backendtest", core: true,
-		ours:   slices.Concat(memoryStore, []string{"dispatch", "dispatch/bounds", "dispatch/canonical"}),
+		ours:   slices.Concat(memoryStore, []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history"}),
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "store/backend/dir", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "store/backend", "store/backend/dir/...", "store/codec"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history", "store/backend", "store/backend/dir/...", "store/codec"},
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
 		path: "store/backend", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history"},
 		avoids: []string{redisLibrary, grpcLibrary, protoMessage, genproto, cobraLibrary},
 	},
 	{
@@ -132,12 +136,12 @@ var layers = []layer{
 	},
 	{
 		path: "store/storecopy", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
 		path: "store/storetest/...", core: true,
-		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/holdbook"},
+		ours:   []string{"dispatch", "dispatch/bounds", "dispatch/canonical", "dispatch/history", "dispatch/holdbook"},
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{

@@ -47,7 +47,7 @@ func succeeded(s Succeeded, items []*wagglev1.DiscoveredItem) (*wagglev1.Outcome
 		HttpStatus: httpStatus(s.HTTPStatus), Bytes: max(s.Bytes, 0),
 		FetchDuration: duration(s.FetchDuration, maxFetch), Memo: s.Memo, Discovered: carried,
 		QueueDelay: queueDelay(s.QueueDelay), NextCrawlDelay: duration(s.NextCrawlDelay, maxNextCrawl),
-		Message: message(s.Message),
+		Message: message(s.Message), Document: wagglev1.DocumentKind(s.Document), BrokenOff: s.BrokenOff, //nolint:gosec // few
 	}
 	switch s.Changed {
 	case Changed:

@@ -109,7 +109,11 @@ func (r *run) outcome(l *lease, done Succeeded, err error) (outcome *wagglev1.Ou
 	case err == nil:
 		var items []*wagglev1.DiscoveredItem
 		if items, err = discovered(done.Discovered); err == nil {
-			outcome, rest, err = succeeded(done, r.known.unknown(l.task, items))
+			unknown := r.known.unknown(l.task, items)
+			if len(unknown) == 0 && len(items) > 0 {
+				done.Document = DocumentUnknown // it is not empty, only known
+			}
+			outcome, rest, err = succeeded(done, unknown)
 		}
 		if err == nil {
 			return outcome, rest

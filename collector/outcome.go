@@ -73,7 +73,26 @@ type Succeeded struct {
 
 	// Message is for the task's history: what of the page could not be read. At most 1 KiB; what is longer is cut.
 	Message string
+
+	// Document is what was read, for the history of the source: a feed without items makes it EMPTY.
+	Document Document
+
+	// BrokenOff says that the document was cut off or damaged, and only its first part was read.
+	BrokenOff bool
 }
+
+// Document is a kind of what a handler has read.
+type Document int
+
+// The kinds of documents.
+const (
+	DocumentUnknown Document = iota
+	DocumentFeed
+	DocumentSitemap
+	DocumentPage  // or a list of links
+	DocumentOther // anything that has no links
+	DocumentEmpty // the body had no bytes
+)
 
 // Discovered is something a page leads to.
 type Discovered struct {

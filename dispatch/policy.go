@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 )
 
 // The breaker: a recurring task is dead after so many cycles in a row.
@@ -76,6 +77,7 @@ func (tr *Transition) succeed(s *Succeeded) {
 	tr.SourceSuccess = true
 	tr.Behind = false
 	tr.Memo = s.Memo
+	tr.Visit, tr.Empty = s.visit(), s.empty(false)
 	tr.Cursor = []byte{}
 	tr.ClearError = true
 	tr.Settled = true
@@ -92,6 +94,7 @@ func plan(tr *Transition, t *Task, spec *SourceSpec, interval time.Duration, now
 func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time) Transition {
 	tr := begin(t, ResultSucceeded)
 	tr.succeed(s)
+	tr.Empty = s.empty(spec.Follow != nil && t.Recurring)
 	tr.Counters = Counters{Cycle: t.Counters.Cycle + 1}
 	if url, status := s.moved(); t.Recurring || s.Message != "" || status > 0 && t.speaksForSource() {
 		tr.Attempt = attempt(t, ResultSucceeded, nil, now)
@@ -130,6 +133,7 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 	tr.Attempt.Response = tr.Response
 	tr.Counters.Released = 0
 	tr.SourceFailure = t.speaksForSource()
+	tr.Visit = history.Visit{HTTPStatus: f.HTTPStatus, Duration: f.FetchDuration}
 	tr.Queue = QueueEffect{FetchDuration: f.FetchDuration, QueueDelay: f.QueueDelay}
 	tr.State = StateScheduled
 

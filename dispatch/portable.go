@@ -108,7 +108,7 @@ type PortableTokens struct {
 }
 
 // PortableStatus is what a store knows of a source beside its tasks. Of the counts only Done matters; Filtered is set by
-// [Sources.CountFiltered].
+// [Sources.CountEntries].
 type PortableStatus struct {
 	UID string `json:"uid"`
 	// Seed is a recurring task of the source: its shard counts the failures in a row. Empty: there is none.

@@ -1,6 +1,11 @@
 package dispatch
 
-import "time"
+import (
+	"net/http"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch/history"
+)
 
 // Report is how work on a leased task ended. Exactly one of Succeeded, Failed and Released is set.
 type Report struct {
@@ -25,6 +30,30 @@ type Succeeded struct {
 	// to its longest interval.
 	NextCrawlDelay time.Duration
 	Message        string // for the history; at most bounds.MaxMessageLength
+	Document       history.Document
+	BrokenOff      bool // the document was cut off, or is damaged
+}
+
+// visit is what the report says of the page.
+func (s *Succeeded) visit() history.Visit {
+	return history.Visit{
+		HTTPStatus: s.HTTPStatus, Bytes: s.Bytes, Duration: s.FetchDuration, Document: s.Document, BrokenOff: s.BrokenOff,
+		Unchanged: s.HTTPStatus == http.StatusNotModified || s.Changed != nil && !*s.Changed,
+	}
+}
+
+// empty reports whether the document has nothing of what its kind is for: links, if the source follows those of pages.
+func (s *Succeeded) empty(follows bool) bool {
+	switch s.Document {
+	case history.Empty:
+		return true
+	case history.Feed, history.Sitemap:
+		return len(s.Discovered) == 0
+	case history.Page:
+		return len(s.Discovered) == 0 && follows
+	default:
+		return false
+	}
 }
 
 // moved is where the task's page redirects to, and the HTTP status of that; 0: nowhere.

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch/history"
 )
 
 // CanceledMemory is how long records of a deleted source's tasks are kept.
@@ -113,6 +115,13 @@ type SourceStatus struct {
 	LastFailure    time.Time
 	Limited        int64 // submits refused for MaxOutstanding
 	Filtered       Filtered
+	// LastNew is when an entry of a document last became a task; UsualGap is between such instants, 0 until enough are known.
+	LastNew  time.Time
+	UsualGap time.Duration
+	// EmptyCycles in a row had nothing of what their documents are for.
+	EmptyCycles int64
+	// History is nil unless it was asked for and there is one.
+	History *history.History
 }
 
 // StateCounts counts tasks by state. A due task counts as ready after the next claim that reads its lane.
@@ -157,11 +166,13 @@ type Sources interface {
 	// none means that only leased tasks are left. why, unless nil, is then SourceDeleted of the source's tasks in the
 	// shard. Each task ends in one step; a repeat continues.
 	DropTasks(ctx context.Context, shard int, uid string, limit int, why *Gate) (ended int, leased []TaskID, err error)
-	// SourceStatuses sums the status of sources over all shards, in the order of the uids; zero for an unknown source.
-	SourceStatuses(ctx context.Context, uids []string) ([]SourceStatus, error)
-	// CountFiltered adds to a source's Filtered, in one shard and one step. It does nothing if the shard does not have
-	// the source. Not idempotent: repeated, it counts twice.
-	CountFiltered(ctx context.Context, shard int, uid string, filtered Filtered) error
+	// SourceStatuses sums the status of sources over all shards, in the order of the uids; zero for an unknown source. Only
+	// if histories is true it reads their histories, up to 6 KB each.
+	SourceStatuses(ctx context.Context, uids []string, histories bool) ([]SourceStatus, error)
+	// CountEntries adds to a source's Filtered, in one shard and one step. Those that were Found belong to the next cycle of
+	// the source that succeeds in the shard. It does nothing if the shard does not have the source. Not idempotent: repeated,
+	// it counts twice.
+	CountEntries(ctx context.Context, shard int, uid string, entries history.Entries) error
 }
 
 // SourceFilter selects sources to list.
@@ -171,4 +182,7 @@ type SourceFilter struct {
 	Pending bool
 	// Held selects those that have Holds, Gone ones among them.
 	Held bool
+	// Silent selects those that may be silent: with a QuietAfter; with nothing new for 5 of their usual gaps and a day; and with two
+	// empty cycles in a row.
+	Silent bool
 }

@@ -28,6 +28,7 @@ type SourceSpec struct {
 	Retry          Retry         `json:"retry"`
 	Remember       time.Duration `json:"remember"`
 	RevisitAfter   time.Duration `json:"revisit_after,omitempty"` // 0 = never
+	QuietAfter     time.Duration `json:"quiet_after,omitempty"`   // 0 = by its usual gaps
 	Follow         *Follow       `json:"follow,omitempty"`        // nil = discovered items are all filtered
 	// MaxOutstanding one-shot tasks, waiting or leased, per shard. 0 = no
 	// limit.

@@ -12,7 +12,7 @@ import (
 //
 //   - A nil error means: the call has taken effect, and is as durable as the store's
 //     own settings make it. After [ErrStoreUnavailable] the effect is unknown. Every
-//     method but [Sources.CountFiltered] and [AuditLog.AppendAudit] may be repeated with the same arguments, and
+//     method but [Sources.CountEntries] and [AuditLog.AppendAudit] may be repeated with the same arguments, and
 //     then has one effect.
 //   - Batches may be split internally. Each item is applied as a whole or not at all;
 //     the results are in the order of the items.

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch/history"
 )
 
 // Leases renews, settles and ends leases.
@@ -163,7 +165,7 @@ type Transition struct {
 	Revision uint32
 	// Unread: [Policy.Unread] computed it, without the record. Lease is the whole token then, and replaces Token; the
 	// store fills in Revision, Counters, Run, FirstDue and Remember. Such transitions differ only in ID, Lease, Memo,
-	// Response and Queue.
+	// Response, Queue, Empty and Visit.
 	Unread bool
 	Lease  LeaseToken
 	// Expired: apply only if the deadline has passed by the store's clock
@@ -205,9 +207,11 @@ type Transition struct {
 	// Queue is the effect on the queue. If it begins or extends a block, LastError is the Cause of the gate until the
 	// gate opens.
 	Queue QueueEffect
-	// SourceSuccess and SourceFailure are recorded in the source's status; Filtered is added to the status's.
-	SourceSuccess, SourceFailure bool
-	Filtered                     Filtered
+	// SourceSuccess and SourceFailure are recorded in the source's status, and Visit in its history: what a report says of the page.
+	// Visit.Filtered is added to the status's, too. Empty: the document has nothing of what its kind is for, unless it was
+	// discovered before the report ([Sources.CountEntries]).
+	SourceSuccess, SourceFailure, Empty bool
+	Visit                               history.Visit
 }
 
 // QueueEffect is what the end of a lease does to its queue, other than free a lease in flight. scheduling.md in this

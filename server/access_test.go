@@ -83,13 +83,14 @@ func accesses(leased *pb.LeasedTask) map[string]access {
 		"RetryTasks":   forOperator.with(&pb.RetryTasksRequest{TaskIds: []string{task}}),
 		"RevokeLeases": forOperator.with(&pb.RevokeLeasesRequest{TaskIds: []string{task}}),
 
-		"CreateSource":   forOperator.with(&pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.b"}}),
-		"GetSource":      forReader.with(&pb.GetSourceRequest{Id: "news.a"}),
-		"ListSources":    forReader.with(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}}),
-		"UpdateSource":   forOperator.with(&pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: "news.a", DisplayName: "A"}}),
-		"ApplySources":   forOperator.with(&pb.ApplySourcesRequest{Specs: []*pb.SourceSpec{{Id: "news.a"}}}),
-		"DeleteSources":  forOperator.with(&pb.DeleteSourcesRequest{Ids: []string{"news.gone"}}),
-		"TriggerSources": forOperator.with(&pb.TriggerSourcesRequest{Ids: []string{"news.a"}}),
+		"CreateSource":     forOperator.with(&pb.CreateSourceRequest{Spec: &pb.SourceSpec{Id: "news.b"}}),
+		"GetSource":        forReader.with(&pb.GetSourceRequest{Id: "news.a"}),
+		"GetSourceHistory": forReader.with(&pb.GetSourceHistoryRequest{Id: "news.a"}),
+		"ListSources":      forReader.with(&pb.ListSourcesRequest{Filter: &pb.Filter{SourceIdPrefix: "news."}}),
+		"UpdateSource":     forOperator.with(&pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: "news.a", DisplayName: "A"}}),
+		"ApplySources":     forOperator.with(&pb.ApplySourcesRequest{Specs: []*pb.SourceSpec{{Id: "news.a"}}}),
+		"DeleteSources":    forOperator.with(&pb.DeleteSourcesRequest{Ids: []string{"news.gone"}}),
+		"TriggerSources":   forOperator.with(&pb.TriggerSourcesRequest{Ids: []string{"news.a"}}),
 
 		"GetQueue":        forSurveyor.with(&pb.GetQueueRequest{Name: "a.example"}),
 		"ListQueues":      forSurveyor.with(&pb.ListQueuesRequest{}),
@@ -377,8 +378,9 @@ func TestAccess_narrowed(t *testing.T) {
 
 	rows, shown := accesses(ended), 0
 	more := map[string][]proto.Message{
-		"Explain":   {&pb.ExplainRequest{SourceId: "news.held"}, &pb.ExplainRequest{SourceId: "news.lone"}, &pb.ExplainRequest{SourceId: "news.some"}},
-		"GetSource": {&pb.GetSourceRequest{Id: "news.held"}, &pb.GetSourceRequest{Id: "news.lone"}},
+		"Explain":          {&pb.ExplainRequest{SourceId: "news.held"}, &pb.ExplainRequest{SourceId: "news.lone"}, &pb.ExplainRequest{SourceId: "news.some"}},
+		"GetSource":        {&pb.GetSourceRequest{Id: "news.held"}, &pb.GetSourceRequest{Id: "news.lone"}},
+		"GetSourceHistory": {&pb.GetSourceHistoryRequest{Id: "news.held"}, &pb.GetSourceHistoryRequest{Id: "news.lone"}},
 	}
 	for _, method := range served(t, b) {
 		if rows[string(method.Name())].right == "" {

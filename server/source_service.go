@@ -59,6 +59,18 @@ func (s *sourceService) GetSource(ctx context.Context, req *pb.GetSourceRequest)
 	return &pb.GetSourceResponse{Source: wire.Source(view)}, nil
 }
 
+// GetSourceHistory shows what is remembered of a source.
+func (s *sourceService) GetSourceHistory(ctx context.Context, req *pb.GetSourceHistoryRequest) (*pb.GetSourceHistoryResponse, error) {
+	if err := wire.GetSourceHistory(req); err != nil {
+		return nil, err
+	}
+	view, err := s.o().Source(ctx, req.GetId())
+	if err != nil {
+		return nil, wire.About(err, "source_id", req.GetId())
+	}
+	return wire.SourceHistory(view), nil
+}
+
 // ListSources lists sources by id.
 func (s *sourceService) ListSources(ctx context.Context, req *pb.ListSourcesRequest) (*pb.ListSourcesResponse, error) {
 	filter, err := wire.ListSources(req)

@@ -59,6 +59,7 @@ func keptSourceFields(c *codec.Codec, k *keptSource) {
 	c.Bytes(6, &k.encoded)
 	codec.Int(c, 7, &k.applied)
 	codec.Texts(c, 8, &k.seeds)
+	c.Flag(9, &k.quiet)
 }
 
 func collectorFields(c *codec.Codec, k *collector) {

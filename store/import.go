@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 	"github.com/waggle-crawl/waggle/store/machine"
@@ -23,7 +24,7 @@ func (s *Store) Import(ctx context.Context, batch *dispatch.PortableBatch) error
 		return err
 	}
 	items := len(batch.Gates) + len(batch.Holds) + len(batch.Queues) + len(batch.Tokens) + len(batch.Statuses)
-	room := machine.SmallGroup + dispatch.MaxPortableBytes + items*machine.ChangedBytes
+	room := machine.SmallGroup + dispatch.MaxPortableBytes + items*machine.ChangedBytes + len(batch.Statuses)*history.MostBytes
 	last, err := s.performImport(room, batch)
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func (s *Store) importStatus(p *dispatch.PortableStatus) {
 	}
 	var came dispatch.SourceStatus
 	for _, sh := range s.shards {
-		sh.AddStatus(p.UID, &came)
+		sh.AddStatus(p.UID, &came, false)
 	}
 	home.ImportStatus(p, max(p.Status.Counts.Done-came.Counts.Done, 0)) // the tasks that came are the least
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/machine"
 )
@@ -34,6 +35,7 @@ type keptSource struct {
 	version int64
 	deleted bool
 	held    bool   // it has Holds
+	quiet   bool   // its spec has a QuietAfter
 	encoded []byte // with Applied 0 and no AppliedSeeds
 	applied int64
 	seeds   []dispatch.TaskID
@@ -47,7 +49,8 @@ func keepSource(s *dispatch.Source) (*keptSource, error) {
 		return nil, fmt.Errorf("%w: source %s cannot be encoded: %w", dispatch.ErrInvalid, s.ID, err)
 	}
 	return &keptSource{
-		id: s.ID, uid: s.UID, version: s.Version, deleted: s.Deleted, held: len(s.Holds) > 0, encoded: encoded,
+		id: s.ID, uid: s.UID, version: s.Version, deleted: s.Deleted, held: len(s.Holds) > 0,
+		quiet: s.Spec.QuietAfter > 0, encoded: encoded,
 		applied: s.Applied, seeds: append([]dispatch.TaskID(nil), s.AppliedSeeds...),
 	}, nil
 }
@@ -176,7 +179,62 @@ func (b *sourceBook) SourcesByID(ctx context.Context, ids []string) ([]*dispatch
 }
 
 // ListSources implements [dispatch.Sources].
-func (b *sourceBook) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
+func (s *Store) ListSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
+	if filter.Silent {
+		return s.silentSources(ctx, filter, after, limit)
+	}
+	return s.sourceBook.list(ctx, filter, after, limit)
+}
+
+// silentLooks is how many sources are looked at between two calls of the shards.
+const silentLooks = 5000
+
+// silentSources lists the sources that may be silent. Only those are decoded.
+func (s *Store) silentSources(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
+	b, now := &s.sourceBook, s.clock.now()
+	var found []*keptSource
+	var bytes machine.PageBytes
+	for looked := make([]*keptSource, silentLooks); len(looked) == silentLooks && !more; {
+		looked = looked[:0]
+		err = b.call(ctx, func() error {
+			b.kept.Ascend(max(filter.Prefix, after), func(id string, k *keptSource) bool {
+				if !strings.HasPrefix(id, filter.Prefix) || len(looked) == silentLooks {
+					return false
+				}
+				if id > after && !k.deleted {
+					looked = append(looked, k)
+				}
+				return true
+			})
+			return nil
+		})
+		uids := make([]string, len(looked))
+		for i, k := range looked {
+			uids[i], after = k.uid, k.id
+		}
+		var statuses []dispatch.SourceStatus
+		if err == nil {
+			statuses, err = s.SourceStatuses(ctx, uids, false)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		for i, k := range looked {
+			if !k.quiet && !machine.Silent(&statuses[i], now) {
+				continue
+			}
+			if more = len(found) >= limit || !bytes.Fits(len(k.encoded)); more {
+				break
+			}
+			found = append(found, k)
+		}
+	}
+	sources, err = decodeSources(found)
+	return sources, more && len(sources) > 0, err
+}
+
+// list lists sources, for those that are not silent.
+func (b *sourceBook) list(ctx context.Context, filter dispatch.SourceFilter, after string, limit int) (sources []*dispatch.Source, more bool, err error) {
 	var kept []*keptSource
 	var bytes machine.PageBytes
 	visit := func(id string, k *keptSource) bool {
@@ -254,17 +312,17 @@ func (s *Store) DropTasks(ctx context.Context, shard int, uid string, limit int,
 }
 
 // SourceStatuses implements [dispatch.Sources].
-func (s *Store) SourceStatuses(ctx context.Context, uids []string) ([]dispatch.SourceStatus, error) {
+func (s *Store) SourceStatuses(ctx context.Context, uids []string, histories bool) ([]dispatch.SourceStatus, error) {
 	statuses := make([]dispatch.SourceStatus, len(uids))
 	err := s.readAll(ctx, func(sh *machine.Shard) {
 		for i, uid := range uids {
-			sh.AddStatus(uid, &statuses[i])
+			sh.AddStatus(uid, &statuses[i], histories)
 		}
 	})
 	return statuses, err
 }
 
-// CountFiltered implements [dispatch.Sources].
-func (s *Store) CountFiltered(ctx context.Context, shard int, uid string, filtered dispatch.Filtered) error {
-	return s.doIn(ctx, shard, &machine.CountFiltered{UID: uid, Filtered: filtered})
+// CountEntries implements [dispatch.Sources].
+func (s *Store) CountEntries(ctx context.Context, shard int, uid string, entries history.Entries) error {
+	return s.doIn(ctx, shard, &machine.CountEntries{UID: uid, Entries: entries})
 }

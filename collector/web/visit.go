@@ -381,6 +381,7 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 	done := collector.Succeeded{
 		HTTPStatus: v.answer.status, Bytes: v.answer.length(), FetchDuration: v.took,
 		Changed: collector.Changed, Memo: note, Discovered: v.discovered(), Message: v.found.Broken,
+		Document: v.document(), BrokenOff: v.found.Broken != "" || v.answer.lost != nil,
 	}
 	switch {
 	case changed:
@@ -393,6 +394,24 @@ func (v *visit) store(ctx context.Context) (collector.Succeeded, error) {
 		done.NextCrawlDelay = cmp.Or(v.found.Period, freshFor(v.answer.header))
 	}
 	return done, nil
+}
+
+// document is what was read.
+func (v *visit) document() collector.Document {
+	switch {
+	case v.answer.location != nil, v.answer.status == http.StatusNotModified && len(v.body) == 0 && v.packed == nil:
+		return collector.DocumentUnknown
+	case len(v.body) == 0 && v.packed == nil:
+		return collector.DocumentEmpty
+	case v.found.Read == extract.KindFeed:
+		return collector.DocumentFeed
+	case v.found.Read == extract.KindSitemap:
+		return collector.DocumentSitemap
+	case v.found.Read != "":
+		return collector.DocumentPage
+	default:
+		return collector.DocumentOther
+	}
 }
 
 // discovered are the links as they are reported.

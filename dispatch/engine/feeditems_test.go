@@ -140,7 +140,7 @@ func (w *world) wantFiltered(source string, want dispatch.Filtered) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	listed, err := w.Store.SourceStatuses(w.T.Context(), []string{view.Source.UID})
+	listed, err := w.Store.SourceStatuses(w.T.Context(), []string{view.Source.UID}, false)
 	if err != nil || view.Status.Filtered != want || listed[0].Filtered != want {
 		w.T.Errorf("source %s has filtered %v, and %v in a list, want %v; %v", source, view.Status.Filtered, listed, want, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 )
 
 const (
@@ -119,7 +120,9 @@ func (s *settlement) redirect() *DiscoverResult {
 // the end of the chain of redirects is a success of the source.
 func (d *Dispatcher) transition(ctx context.Context, s *settlement) (dispatch.Transition, error) {
 	tr := d.policy.Report(s.task, s.spec, s.Report, s.now)
-	tr.Filtered = filteredOf(s.result.Discovered)
+	if s.Succeeded != nil {
+		tr.Visit.Entries = entriesOf(s.Succeeded.Discovered, s.result.Discovered)
+	}
 	if hop := s.redirect(); hop != nil {
 		var err error
 		if tr.SourceSuccess, err = d.crawled(ctx, s.task, hop); err != nil {
@@ -493,8 +496,8 @@ func (d *Dispatcher) SubmitDiscovered(ctx context.Context, id dispatch.TaskID, t
 	if err != nil {
 		return nil, err
 	}
-	if filtered := filteredOf(results[0]); filtered != (dispatch.Filtered{}) {
-		if err := d.store.CountFiltered(ctx, d.shardOf(id), t.SourceUID, filtered); err != nil {
+	if entries := entriesOf(items, results[0]); entries != (history.Entries{}) {
+		if err := d.store.CountEntries(ctx, d.shardOf(id), t.SourceUID, entries); err != nil {
 			return nil, fmt.Errorf("count what task %s leads to: %w", id, err)
 		}
 	}

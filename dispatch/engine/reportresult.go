@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 )
 
 // ReportCode is the result of a report.
@@ -55,12 +56,18 @@ type DiscoverResult struct {
 	Filter  dispatch.FilterReason // why, with filtered, unless the source is deleted
 }
 
-// filteredOf counts the items that were not followed.
-func filteredOf(results []DiscoverResult) (filtered dispatch.Filtered) {
+// entriesOf counts what became of discovered items.
+func entriesOf(items []dispatch.DiscoveredItem, results []DiscoverResult) (entries history.Entries) {
 	for i := range results {
 		if reason := results[i].Filter; reason != dispatch.FilterNone {
-			filtered[reason]++
+			entries.Filtered[reason]++
+		}
+		if items[i].Relation == dispatch.RelationRedirect {
+			continue
+		}
+		if entries.Found++; results[i].Code == DiscoverCreated {
+			entries.New++
 		}
 	}
-	return filtered
+	return entries
 }

@@ -57,6 +57,8 @@ const (
 	findFailing     FindingKind = "FAILING"
 	findBackedOff   FindingKind = "BACKED_OFF"
 	findLate        FindingKind = "LATE"
+	findEmpty       FindingKind = "EMPTY"
+	findQuiet       FindingKind = "QUIET"
 	findDead        FindingKind = "DEAD"
 	findMoved       FindingKind = "MOVED"
 	findGone        FindingKind = "GONE"
@@ -75,7 +77,7 @@ func FindingKinds() []FindingKind {
 	return []FindingKind{
 		findDispatcher, findStore, findRoom, findClock, findCertificate, findHeld, findCollector, findFetchesFail, findPagesFail, findStuck,
 		findNoCollector, findHung, findDeaf, findHandler, findReleased, findBlocked,
-		findNever, findFailing, findBackedOff, findLate, findDead, findMoved, findGone, findIdle, findUnread,
+		findNever, findFailing, findBackedOff, findLate, findEmpty, findQuiet, findDead, findMoved, findGone, findIdle, findUnread,
 	}
 }
 

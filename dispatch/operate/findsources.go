@@ -59,7 +59,9 @@ func (l *look) sourceFinding(v *SourceView) FindingKind {
 	case v.never(l.now):
 		return findNever
 	}
-	return map[SourceHealth]FindingKind{HealthBackedOff: findBackedOff, HealthFailing: findFailing, HealthLate: findLate}[v.Health]
+	return map[SourceHealth]FindingKind{
+		HealthBackedOff: findBackedOff, HealthFailing: findFailing, HealthLate: findLate, HealthEmpty: findEmpty, HealthQuiet: findQuiet,
+	}[v.Health]
 }
 
 // takeSource counts a source.
@@ -101,6 +103,10 @@ func (l *look) countSource(of sourceCause, v *SourceView) {
 	switch of.kind {
 	case findDead:
 		bad = func(v *SourceView) float64 { return float64(v.Status.Counts.Dead) }
+	case findQuiet:
+		bad = func(v *SourceView) float64 { return l.now.Sub(quietSince(&v.Source, &v.Status)).Hours() }
+	case findEmpty:
+		bad = func(v *SourceView) float64 { return float64(v.Status.EmptyCycles) }
 	case findMoved: // those that go on without their links
 		bad = func(v *SourceView) float64 {
 			if v.movedAway() {
@@ -168,6 +174,10 @@ func (l *look) findSources(ctx context.Context) {
 			f.Next = "waggle source update " + strings.Join(f.Names, " ") + " --follow-moves"
 		case kind == findNever:
 			f.Since = worst.first
+		case kind == findQuiet:
+			f.Since, f.Next = quietSince(&worst.Source, s), "waggle source history "+id
+		case kind == findEmpty:
+			f.Since, f.Next = s.LastNew, "waggle source history "+id
 		case kind == findHeld && len(worst.Source.Holds) > 0:
 			f.Since = worst.Source.Holds[0].Created
 		case s.Lag > 0 && kind != findFailing && kind != findBackedOff:

@@ -78,9 +78,9 @@ func (o *Operator) sourceView(ctx context.Context, id string, changed bool) (*So
 	if err != nil {
 		return nil, err
 	}
-	views, err := o.views(ctx, []*dispatch.Source{source}, true)
+	views, err := o.views(ctx, []*dispatch.Source{source}, true, true)
 	if err != nil && changed {
-		views, err = o.views(ctx, []*dispatch.Source{source}, false)
+		views, err = o.views(ctx, []*dispatch.Source{source}, false, true)
 	}
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (o *Operator) sourceView(ctx context.Context, id string, changed bool) (*So
 // ListSources lists sources by id from the first after after. A page may hold
 // fewer than limit, even none; next continues, the end is an empty next.
 func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string, limit int) (views []*SourceView, next string, err error) {
-	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: q.Prefix}, after, limit)
+	sources, more, err := o.store.ListSources(ctx, dispatch.SourceFilter{Prefix: q.Prefix, Silent: q.silent()}, after, limit)
 	if err != nil {
 		return nil, "", fmt.Errorf("list sources: %w", err)
 	}
@@ -104,7 +104,7 @@ func (o *Operator) ListSources(ctx context.Context, q SourceQuery, after string,
 			matching = append(matching, source)
 		}
 	}
-	if views, err = o.views(ctx, matching, false); err != nil {
+	if views, err = o.views(ctx, matching, false, q.Histories); err != nil {
 		return nil, "", err
 	}
 	if len(views) > 0 && (q.Gates || slices.Contains(q.Health, HealthStuck)) {

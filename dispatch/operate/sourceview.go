@@ -12,6 +12,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 	"github.com/waggle-crawl/waggle/dispatch/holdbook"
 )
 
@@ -20,6 +21,8 @@ type SourceView struct {
 	Source dispatch.Source
 	Status SourceStatus
 	Health SourceHealth
+	// NewByDay are the new entries on each of the last [newDays] days, today last; nil unless Status has a History.
+	NewByDay []int64
 
 	next   *dispatch.Task // the seed that is due next; nil: none waits
 	first  time.Time      // when the first of its seeds was due first, if none of its tasks has succeeded
@@ -77,6 +80,20 @@ const (
 	// HealthStuck: a seed is due, and a gate that does not open by itself keeps it. It is
 	// found only where gates are read.
 	HealthStuck
+	// HealthEmpty: the documents of its seeds have nothing of what they are for.
+	HealthEmpty
+	// HealthQuiet: it succeeds, and nothing is new for longer than is usual, or than its spec allows.
+	HealthQuiet
+)
+
+const (
+	// emptyCycles in a row make a source empty.
+	emptyCycles = 2
+	// A source is quiet without news for quietGaps usual ones, quietIntervals and quietLeast.
+	quietGaps, quietIntervals = 5, 3
+	quietLeast                = 24 * time.Hour
+	// newDays are shown in a list.
+	newDays = 30
 )
 
 // SourceQuery selects sources. All that is set must hold.
@@ -89,6 +106,13 @@ type SourceQuery struct {
 	// for a page of any size: see [SourceStatus]. Errors adds the last error of the seed that failed most. Moves adds
 	// where the seeds redirect to, by a read a seed.
 	Gates, Errors, Moves bool
+	// Histories adds what is remembered of each.
+	Histories bool
+}
+
+// silent reports whether the query asks for nothing but sources without news.
+func (q *SourceQuery) silent() bool {
+	return len(q.Health) > 0 && !slices.ContainsFunc(q.Health, func(h SourceHealth) bool { return h != HealthEmpty && h != HealthQuiet })
 }
 
 // stuckAfter is how long a seed is due before its source can be stuck: a collector may be about to
@@ -104,7 +128,8 @@ const seedsPerRead = 1000
 
 // views completes sources with what is known of them. Details costs one more
 // read a seed, for the last error, and one of a queue a source, for its gates.
-func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, details bool) ([]*SourceView, error) {
+// Only with histories they have what is remembered of them.
+func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, details, histories bool) ([]*SourceView, error) {
 	if len(sources) == 0 {
 		return nil, nil
 	}
@@ -114,7 +139,7 @@ func (o *Operator) views(ctx context.Context, sources []*dispatch.Source, detail
 		uids[i] = source.UID
 		seeds = append(seeds, source.AppliedSeeds...)
 	}
-	statuses, err := o.store.SourceStatuses(ctx, uids)
+	statuses, err := o.store.SourceStatuses(ctx, uids, histories)
 	if err != nil {
 		return nil, fmt.Errorf("read source statuses: %w", err)
 	}
@@ -225,7 +250,23 @@ func newSourceView(source *dispatch.Source, known dispatch.SourceStatus, seeds [
 		status.Lag = max(status.Lag, now.Sub(t.Due))
 	}
 	status.Outstanding = max(status.Outstanding, 0)
-	return &SourceView{Source: *source, Status: status, Health: healthOf(source, &status, now), first: first, failed: failed}
+	return &SourceView{
+		Source: *source, Status: status, Health: healthOf(source, &status, now), NewByDay: newByDay(status.History, now), first: first, failed: failed,
+	}
+}
+
+// newByDay are the new entries of the last days.
+func newByDay(h *history.History, now time.Time) []int64 {
+	if h == nil {
+		return nil
+	}
+	days, today := make([]int64, newDays), history.DayOf(now.UnixMilli())
+	for _, d := range h.Days {
+		if ago := int(today - history.DayOf(d.Date.UnixMilli())); ago >= 0 && ago < newDays {
+			days[newDays-1-ago] += d.New
+		}
+	}
+	return days
 }
 
 // triesOf is how often a seed was tried since its last success, as far as its counters have it; 0 while it is tried first.
@@ -359,9 +400,33 @@ func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) Sour
 		return HealthFailing
 	case status.Lag > lateAfter(source, status, now):
 		return HealthLate
+	case status.EmptyCycles >= emptyCycles:
+		return HealthEmpty
+	case quiet(source, status, now):
+		return HealthQuiet
 	default:
 		return HealthOK
 	}
+}
+
+// quiet reports whether a source that succeeds has no news for too long.
+func quiet(source *dispatch.Source, status *SourceStatus, now time.Time) bool {
+	after := source.Spec.QuietAfter
+	switch {
+	case status.LastSuccess.IsZero(), after == 0 && (status.UsualGap == 0 || source.Spec.Schedule.Once()):
+		return false
+	case after == 0:
+		after = max(quietGaps*status.UsualGap, quietLeast, quietIntervals*max(source.Spec.Schedule.Interval(now), status.LongestInterval))
+	}
+	return now.Sub(quietSince(source, status)) > after
+}
+
+// quietSince is when a source last had news, or else its begin.
+func quietSince(source *dispatch.Source, status *SourceStatus) time.Time {
+	if status.LastNew.IsZero() {
+		return source.Created
+	}
+	return status.LastNew
 }
 
 func (q *SourceQuery) matches(source *dispatch.Source) bool {

@@ -240,7 +240,7 @@ func (w *taskWalk) sources(ctx context.Context) (page []place, last string, err 
 	for i, source := range sources {
 		uids[i] = source.UID
 	}
-	statuses, err := w.o.store.SourceStatuses(ctx, uids)
+	statuses, err := w.o.store.SourceStatuses(ctx, uids, false)
 	if err != nil {
 		return nil, "", fmt.Errorf("read source statuses: %w", err)
 	}

@@ -103,6 +103,8 @@ func sourcesOf(req any) (sourceNames, error) {
 		for _, spec := range r.GetSpecs() {
 			add(specNames(spec)...)
 		}
+	case *pb.GetSourceHistoryRequest:
+		add(r.GetId())
 	case *pb.GetSourceRequest:
 		add(r.GetId())
 	}

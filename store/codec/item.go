@@ -31,6 +31,7 @@ const (
 	End
 	LockItem // of a [Lock]
 	Run      // of a directory: it has tasks that are apart
+	History  // of a source, in a shard
 )
 
 // Notice is of no shard, as those before Shard are.

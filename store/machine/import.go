@@ -165,6 +165,7 @@ func (s *Shard) ImportStatus(p *dispatch.PortableStatus, done int64) {
 	s.change(src, partState)
 	src.limited, src.failures = st.Limited, st.FailuresInARow
 	src.lastSuccess, src.lastFailure = ms.Of(st.LastSuccess), ms.Of(st.LastFailure)
+	s.importHistory(src, st)
 	src.counts[dispatch.StateDone] += done
 	src.forgottenDone += done
 	s.counts[dispatch.StateDone] += done

@@ -66,6 +66,8 @@ func (e *encoder) keeps(k kept) bool {
 	switch k := k.(type) {
 	case *queue:
 		return k.hasGates(e.s.now) && !k.over(e.s.now)
+	case *crawls:
+		return k.packed.Len() > 0
 	case *holder:
 		return k.markedUntil != 0
 	default:
@@ -84,6 +86,8 @@ func (e *encoder) parts(out []byte, k kept, of parts) []byte {
 		return e.kept(out, codec.Lane, k, func(c *codec.Codec) { e.s.laneItem(c, k, e.apart) })
 	case *source:
 		return e.kept(out, codec.Source, k, func(c *codec.Codec) { sourceItem(c, k, of) })
+	case *crawls:
+		return e.kept(out, codec.History, k, func(c *codec.Codec) { e.s.crawlsItem(c, k, of) })
 	case *queue:
 		return e.kept(out, codec.Queue, k, func(c *codec.Codec) { queueFields(c, k, e.s.now) })
 	case *grantNote:
@@ -105,6 +109,8 @@ func (e *encoder) removal(out []byte, k kept, over bool) []byte {
 		})
 	case *queue:
 		return codec.RemovedText(out, codec.Queue, e.s.Number, k.name)
+	case *crawls:
+		return codec.RemovedText(out, codec.History, e.s.Number, k.source.name)
 	case *holder:
 		return codec.RemovedText(out, codec.Holder, e.s.Number, k.collector)
 	case *grantNote:
@@ -254,6 +260,17 @@ func sourceCounts(c *codec.Codec, src *source) {
 	codec.Int(c, 4, &src.lastSuccess)
 	codec.Int(c, 5, &src.lastFailure)
 	codec.Int(c, 6, &src.failures)
+	var none crawls
+	of := src.crawls
+	if of == nil {
+		of = &none
+	}
+	codec.Value(c, 60, &of.today, todayFields)
+	codec.Value(c, 61, &of.news, newsFields)
+	codec.Optional(c, 62, &of.early, entriesFields)
+	if none != (crawls{}) { // it was read
+		src.crawls = &crawls{source: src, today: none.today, news: none.news, early: none.early}
+	}
 }
 
 // taskItem writes parts of a task.

@@ -223,6 +223,10 @@ func (w *saver) save(k kept) {
 		w.Tasks++
 	case *lane:
 		w.save(k.source)
+	case *source:
+		if k.crawls != nil {
+			w.save(k.crawls)
+		}
 	}
 	w.out = w.encoder.whole(w.out, k)
 	if r, ok := k.(*record); ok && r.lease != nil && w.encoder.s.Keyed {

@@ -246,7 +246,8 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		}
 		s.enterWaiting(r)
 	}
-	if t.SourceSuccess || t.SourceFailure || t.Filtered != (dispatch.Filtered{}) {
+	filtered := dispatch.Filtered(t.Visit.Filtered)
+	if t.SourceSuccess || t.SourceFailure || filtered != (dispatch.Filtered{}) {
 		s.change(src, partState)
 	}
 	if t.SourceSuccess {
@@ -256,7 +257,8 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		src.lastFailure = s.now
 		src.failures++
 	}
-	src.filtered.Add(t.Filtered)
+	src.filtered.Add(filtered)
+	s.remember(r, t)
 }
 
 // tally counts the end of a lease.

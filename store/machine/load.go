@@ -88,6 +88,8 @@ func (l *Loading) Read(kind codec.Kind, c *codec.Codec) error {
 		s.setStray(dispatch.TaskID(id), lock)
 	case codec.Source:
 		of = l.readSource(c)
+	case codec.History:
+		of = l.readCrawls(c)
 	case codec.Queue:
 		of = l.readQueue(c)
 	case codec.Lane:
@@ -396,6 +398,8 @@ func (l *Loading) removeNamed(kind codec.Kind, c *codec.Codec) {
 			delete(s.unknown, q)
 			q.written = false
 		}
+	case codec.History:
+		l.removeCrawls(name)
 	case codec.Holder:
 		if h := s.holders.get(text(name)); h != nil { // it may hold leases
 			s.unmark(h)

@@ -16,6 +16,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/store/codec"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
+	"github.com/waggle-crawl/waggle/store/internal/offheap"
 	"github.com/waggle-crawl/waggle/store/internal/sorted"
 )
 
@@ -59,11 +60,13 @@ type Shard struct {
 	apart   apart
 	strays  map[dispatch.TaskID]strayLock
 	sources table[text, *source]
-	queues  table[text, *queue]
-	pools   map[string]*pool
-	leases  sorted.Set[*record]
-	holders table[text, *holder]
-	grants  table[grantKey, *grantNote]
+	// histories have the packed crawls of the sources.
+	histories offheap.Values
+	queues    table[text, *queue]
+	pools     map[string]*pool
+	leases    sorted.Set[*record]
+	holders   table[text, *holder]
+	grants    table[grantKey, *grantNote]
 	// used has the digests of who has held what a client token was granted, by the step
 	// in which the last lease ended ([dispatch.TokenStep]).
 	used map[int64]*usedTokens
@@ -215,6 +218,9 @@ type source struct {
 	forgotten bool
 	// deletion is who deleted it, and why; nil: not said.
 	deletion *dispatch.Gate
+
+	// crawls is nil until one of its tasks was tried.
+	crawls *crawls
 
 	lanes laneList
 	// named is nil until a claim names the source.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 	"github.com/waggle-crawl/waggle/store/internal/ms"
 )
 
@@ -52,6 +53,7 @@ func (s *Shard) forgetSource(src *source) {
 		return
 	}
 	s.change(src, partBody)
+	s.forgetCrawls(src)
 	s.forgetSources.Remove(src.forgetAt, src)
 	src.forgotten = true
 	s.sources.remove(src.key())
@@ -183,8 +185,8 @@ func (s *Shard) drop(r *record) {
 	s.unlist(r)
 }
 
-// AddStatus adds what the shard knows of a source.
-func (s *Shard) AddStatus(uid string, st *dispatch.SourceStatus) {
+// AddStatus adds what the shard knows of a source; whole: with its history.
+func (s *Shard) AddStatus(uid string, st *dispatch.SourceStatus, whole bool) {
 	src := s.sources.get(text(uid))
 	if src == nil {
 		return
@@ -195,19 +197,33 @@ func (s *Shard) AddStatus(uid string, st *dispatch.SourceStatus) {
 	st.FailuresInARow += src.failures
 	st.LastSuccess = latest(st.LastSuccess, ms.Time(src.lastSuccess))
 	st.LastFailure = latest(st.LastFailure, ms.Time(src.lastFailure))
+	s.addCrawls(src, st, whole)
 }
 
-// CountFiltered is [dispatch.Sources.CountFiltered].
-type CountFiltered struct {
+// CountEntries is [dispatch.Sources.CountEntries].
+type CountEntries struct {
 	Drains
-	UID      string
-	Filtered dispatch.Filtered
+	UID     string
+	Entries history.Entries
 }
 
 // Run implements [Command].
-func (c *CountFiltered) Run(s *Shard) {
-	if src := s.sources.get(text(c.UID)); src != nil {
-		s.change(src, partState)
-		src.filtered.Add(c.Filtered)
+func (c *CountEntries) Run(s *Shard) {
+	src := s.sources.get(text(c.UID))
+	if src == nil {
+		return
 	}
+	s.change(src, partState)
+	src.filtered.Add(c.Entries.Filtered)
+	if c.Entries.Found == 0 {
+		return
+	}
+	of := s.crawlsOf(src)
+	s.openDay(of)
+	s.noteNew(of, c.Entries.New)
+	early := c.Entries
+	if of.early != nil {
+		early.Add(*of.early)
+	}
+	of.early = &early
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 )
 
 // ErrDiffer is a copy that is not equal to its original.
@@ -221,7 +222,7 @@ const statusesAtOnce = 100
 // statuses copies what is counted of sources, after their tasks.
 func (c *copier) statuses(ctx context.Context) error {
 	for uids := range slices.Chunk(slices.Sorted(maps.Keys(c.uids)), statusesAtOnce) {
-		want, err := c.from.SourceStatuses(ctx, uids)
+		want, err := c.from.SourceStatuses(ctx, uids, true)
 		if err != nil {
 			return err
 		}
@@ -246,7 +247,7 @@ func (c *copier) filtered(ctx context.Context, page []dispatch.PortableStatus) e
 	for i := range page {
 		uids[i] = page[i].UID
 	}
-	have, err := c.to.SourceStatuses(ctx, uids)
+	have, err := c.to.SourceStatuses(ctx, uids, false)
 	if err != nil {
 		return err
 	}
@@ -262,7 +263,7 @@ func (c *copier) filtered(ctx context.Context, page []dispatch.PortableStatus) e
 		if page[i].Seed == "" {
 			shard = dispatch.ShardOf(dispatch.SlotOf(page[i].UID), c.to.Shards())
 		}
-		if err := c.to.CountFiltered(ctx, shard, page[i].UID, more); err != nil {
+		if err := c.to.CountEntries(ctx, shard, page[i].UID, history.Entries{Filtered: more}); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (s *summer) sources(ctx context.Context) error {
 // statuses adds what shards know of sources, and what is counted of them.
 func (s *summer) statuses(ctx context.Context) error {
 	for uids := range slices.Chunk(slices.Sorted(maps.Keys(s.gates)), statusesAtOnce) {
-		statuses, err := s.store.SourceStatuses(ctx, uids)
+		statuses, err := s.store.SourceStatuses(ctx, uids, true)
 		if err != nil {
 			return err
 		}

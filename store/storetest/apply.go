@@ -351,7 +351,7 @@ func applyFiltered(e *env) {
 	count := func(task *dispatch.Task, reasons ...dispatch.FilterReason) dispatch.ApplyResult {
 		tr := done(task)
 		for _, reason := range reasons {
-			tr.Filtered[reason] += 70_000
+			tr.Visit.Filtered[reason] += 70_000
 		}
 		results, err := e.Store.Apply(e.ctx, []dispatch.Transition{tr})
 		e.ok("apply", err)

@@ -116,7 +116,7 @@ func (m *model) differences() string {
 	for uid := range m.world.uids() {
 		var known [2][]dispatch.SourceStatus
 		for n := range known {
-			statuses, err := m.instances[n].Store.SourceStatuses(m.ctx, []string{uid})
+			statuses, err := m.instances[n].Store.SourceStatuses(m.ctx, []string{uid}, true)
 			if err != nil {
 				return text + "\nalso " + err.Error()
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 )
 
 func (m *model) genApply() step {
@@ -129,7 +130,13 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 		tr.Cursor = []byte(one(m, "", "page 9"))
 	}
 	if tr.Memo != nil {
-		tr.Filtered[dispatch.FilterNoRule+dispatch.FilterReason(t.Counters.Cycle%uint32(dispatch.FilterExclude))] = 1 + int64(len(tr.Memo))<<16
+		tr.Visit.Filtered[dispatch.FilterNoRule+dispatch.FilterReason(t.Counters.Cycle%uint32(dispatch.FilterExclude))] = 1 + int64(len(tr.Memo))<<16
+	}
+	if tr.Result == dispatch.ResultSucceeded || tr.Result == dispatch.ResultFailed {
+		n := int64(t.Revision + t.Counters.Cycle) // any number: it decides nothing
+		tr.Visit.HTTPStatus, tr.Visit.Bytes, tr.Visit.Duration = int(200+n%3*52), n%4*777, tr.Queue.FetchDuration
+		tr.Visit.Document, tr.Visit.Unchanged, tr.Visit.BrokenOff = history.Document(n%5), n%3 == 0, n%7 == 0
+		tr.Visit.Found, tr.Visit.New, tr.Empty = n%6*50, n%6/4, n%2 == 0
 	}
 	if m.chance(40) {
 		tr.Attempt = &dispatch.Attempt{

@@ -180,7 +180,7 @@ func (m *model) genStats() step {
 			if err != nil {
 				return nil, err
 			}
-			statuses, err := i.Store.SourceStatuses(m.ctx, uids)
+			statuses, err := i.Store.SourceStatuses(m.ctx, uids, true)
 			// Settled records whose time is over may be counted until they are swept.
 			stats.Counts.Dead, stats.Counts.Canceled = 0, 0
 			stats.Ownership = nil                                                                                  // another store has another owner

@@ -282,7 +282,7 @@ func pushDropLimits(e *env) {
 
 func (e *env) status(uid string) dispatch.SourceStatus {
 	e.Helper()
-	statuses, err := e.Store.SourceStatuses(e.ctx, []string{"uid-unknown", uid})
+	statuses, err := e.Store.SourceStatuses(e.ctx, []string{"uid-unknown", uid}, false)
 	e.ok("source statuses", err)
 	is(e, "statuses", len(statuses), 2)
 	is(e, "status of an unknown source", statuses[0], dispatch.SourceStatus{})

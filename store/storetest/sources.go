@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 )
 
 func sourceCases() []testCase {
@@ -233,11 +234,11 @@ func sourceFiltered(e *env) {
 	want := dispatch.Filtered{}
 	for shard := range e.Store.Shards() {
 		for n, counted := range []dispatch.Filtered{{}, {dispatch.FilterDepth: 1, dispatch.FilterExclude: 1 << 33}, {dispatch.FilterDepth: 2}} {
-			e.ok(fmt.Sprintf("count %d in shard %d", n, shard), e.Store.CountFiltered(e.ctx, shard, g.UID, counted))
+			e.ok(fmt.Sprintf("count %d in shard %d", n, shard), e.Store.CountEntries(e.ctx, shard, g.UID, history.Entries{Filtered: counted}))
 			want.Add(counted)
 		}
-		e.ok("count of an unknown source", e.Store.CountFiltered(e.ctx, shard, "uid-unknown", want))
+		e.ok("count of an unknown source", e.Store.CountEntries(e.ctx, shard, "uid-unknown", history.Entries{Filtered: want}))
 	}
 	is(e, "filtered", e.status(g.UID).Filtered, want)
-	e.fails("count in a shard that is not there", e.Store.CountFiltered(e.ctx, e.Store.Shards(), g.UID, want), dispatch.ErrInvalid)
+	e.fails("count in a shard that is not there", e.Store.CountEntries(e.ctx, e.Store.Shards(), g.UID, history.Entries{Filtered: want}), dispatch.ErrInvalid)
 }

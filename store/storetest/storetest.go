@@ -45,6 +45,7 @@ func topics() []topic {
 		{"Sessions", sessionCases()},
 		{"Cancel", cancelCases()},
 		{"Sources", sourceCases()},
+		{"Histories", historyCases()},
 		{"SourceHolds", sourceHoldCases()},
 		{"Push", pushCases()},
 		{"Rules", ruleCases()},

@@ -221,7 +221,7 @@ func submitLimited(e *env) {
 	e.settle(canceled(e.task(grants[0].Task.ID)))
 	e.submitOne(g, dead, dispatch.SubmitRevisit)
 
-	statuses, err := e.Store.SourceStatuses(e.ctx, []string{g.UID})
+	statuses, err := e.Store.SourceStatuses(e.ctx, []string{g.UID}, true)
 	e.ok("source statuses", err)
 	is(e, "limited", statuses[0].Limited, 5)
 }

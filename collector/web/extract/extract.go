@@ -67,6 +67,7 @@ func (c *collection) read(ctx context.Context, doc Document, asked *directives) 
 	case "":
 		return nil
 	case kindPage:
+		c.found.Read = kindPage
 		c.limit = c.opts.MaxLinks
 		readPage(c, asked, doc.Body, doc.ContentType)
 		return nil
@@ -107,7 +108,7 @@ func (c *collection) read(ctx context.Context, doc Document, asked *directives) 
 			kind = KindList
 		}
 	}
-	switch kind {
+	switch c.found.Read = kind; kind {
 	case KindList:
 		return readList(ctx, c, text)
 	case KindFeed:

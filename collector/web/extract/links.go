@@ -80,6 +80,9 @@ type Result struct {
 	// Kind is what the links are known to be: KindSitemap for those of a sitemap index, else empty.
 	Kind string
 
+	// Read is what the document was read as: KindFeed, KindSitemap, KindList, or "page"; empty: as nothing that has links.
+	Read string
+
 	// Canonical is the URL that an HTML document says is its own; empty when it says none. It is among the links too.
 	Canonical string
 

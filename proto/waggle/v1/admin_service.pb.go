@@ -83,6 +83,10 @@ const (
 	FindingKind_FINDING_KIND_PAGES_FAIL FindingKind = 24
 	// The store, or its disk with less than 20 GiB left, is used to 85 % or more.
 	FindingKind_FINDING_KIND_ROOM FindingKind = 25
+	// A source is QUIET: it succeeds, and nothing is new.
+	FindingKind_FINDING_KIND_QUIET FindingKind = 30
+	// A source is EMPTY: its documents have nothing of what they are for.
+	FindingKind_FINDING_KIND_EMPTY FindingKind = 31
 )
 
 // Enum value maps for FindingKind.
@@ -114,6 +118,8 @@ var (
 		23: "FINDING_KIND_CLOCK",
 		24: "FINDING_KIND_PAGES_FAIL",
 		25: "FINDING_KIND_ROOM",
+		30: "FINDING_KIND_QUIET",
+		31: "FINDING_KIND_EMPTY",
 	}
 	FindingKind_value = map[string]int32{
 		"FINDING_KIND_UNSPECIFIED":  0,
@@ -142,6 +148,8 @@ var (
 		"FINDING_KIND_CLOCK":        23,
 		"FINDING_KIND_PAGES_FAIL":   24,
 		"FINDING_KIND_ROOM":         25,
+		"FINDING_KIND_QUIET":        30,
+		"FINDING_KIND_EMPTY":        31,
 	}
 )
 
@@ -1919,7 +1927,7 @@ type isFinding_Worst interface {
 }
 
 type Finding_Source struct {
-	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED and IDLE.
+	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED, QUIET, EMPTY and IDLE.
 	Source *Source `protobuf:"bytes,7,opt,name=source,proto3,oneof"`
 }
 
@@ -3072,7 +3080,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
 	"\x11MoveOwnerResponse\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
-	"\astandby\x18\x02 \x01(\tR\astandby*\xac\x05\n" +
+	"\astandby\x18\x02 \x01(\tR\astandby*\xdc\x05\n" +
 	"\vFindingKind\x12\x1c\n" +
 	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FINDING_KIND_DISPATCHER\x10\x01\x12\x16\n" +
@@ -3100,7 +3108,9 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x18FINDING_KIND_CERTIFICATE\x10\x16\x12\x16\n" +
 	"\x12FINDING_KIND_CLOCK\x10\x17\x12\x1b\n" +
 	"\x17FINDING_KIND_PAGES_FAIL\x10\x18\x12\x15\n" +
-	"\x11FINDING_KIND_ROOM\x10\x19*\x92\x01\n" +
+	"\x11FINDING_KIND_ROOM\x10\x19\x12\x16\n" +
+	"\x12FINDING_KIND_QUIET\x10\x1e\x12\x16\n" +
+	"\x12FINDING_KIND_EMPTY\x10\x1f*\x92\x01\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +

@@ -77,7 +77,8 @@ func (FirstCrawl) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_source_proto_rawDescGZIP(), []int{0}
 }
 
-// SourceHealth is a summary of the state of a source. If several values apply, the last in this list is used.
+// SourceHealth is a summary of the state of a source. If several values apply, the first of STUCK, HELD, BACKED_OFF, FAILING,
+// LATE, EMPTY, QUIET and OK is used.
 type SourceHealth int32
 
 const (
@@ -97,6 +98,10 @@ const (
 	// without an end on its pool or queue, a queue at max_in_flight with a lease that hangs. Only set with gates
 	// (GetSource, and ListSources with `gates`).
 	SourceHealth_SOURCE_HEALTH_STUCK SourceHealth = 6
+	// The last cycles of its seeds, 2 or more, had nothing of what their documents are for: see SourceStatus.empty_cycles.
+	SourceHealth_SOURCE_HEALTH_EMPTY SourceHealth = 7
+	// It succeeds, and has had no new entry for longer than SourceSpec.quiet_after, or than is usual.
+	SourceHealth_SOURCE_HEALTH_QUIET SourceHealth = 8
 )
 
 // Enum value maps for SourceHealth.
@@ -109,6 +114,8 @@ var (
 		4: "SOURCE_HEALTH_BACKED_OFF",
 		5: "SOURCE_HEALTH_HELD",
 		6: "SOURCE_HEALTH_STUCK",
+		7: "SOURCE_HEALTH_EMPTY",
+		8: "SOURCE_HEALTH_QUIET",
 	}
 	SourceHealth_value = map[string]int32{
 		"SOURCE_HEALTH_UNSPECIFIED": 0,
@@ -118,6 +125,8 @@ var (
 		"SOURCE_HEALTH_BACKED_OFF":  4,
 		"SOURCE_HEALTH_HELD":        5,
 		"SOURCE_HEALTH_STUCK":       6,
+		"SOURCE_HEALTH_EMPTY":       7,
+		"SOURCE_HEALTH_QUIET":       8,
 	}
 )
 
@@ -311,8 +320,11 @@ type SourceSpec struct {
 	// number that the source has. Fixed at creation; the rules of a number never change. Sources that share a scope
 	// should share the number.
 	CanonicalRules int32 `protobuf:"varint,19,opt,name=canonical_rules,json=canonicalRules,proto3" json:"canonical_rules,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The source is QUIET when none of its entries was new for so long, 1 min to 400 days. Absent: when none was for 5 of its
+	// usual gaps, which takes at least a day and 3 intervals.
+	QuietAfter    *durationpb.Duration `protobuf:"bytes,20,opt,name=quiet_after,json=quietAfter,proto3" json:"quiet_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceSpec) Reset() {
@@ -476,6 +488,13 @@ func (x *SourceSpec) GetCanonicalRules() int32 {
 		return x.CanonicalRules
 	}
 	return 0
+}
+
+func (x *SourceSpec) GetQuietAfter() *durationpb.Duration {
+	if x != nil {
+		return x.QuietAfter
+	}
+	return nil
 }
 
 // Seed is where crawling of a source begins.
@@ -980,6 +999,15 @@ type SourceStatus struct {
 	ReleasedTasks []*ReleasedTask `protobuf:"bytes,20,rep,name=released_tasks,json=releasedTasks,proto3" json:"released_tasks,omitempty"`
 	// With GetSource, and in findings: the seeds whose pages redirected when they were last fetched, and where to.
 	Moves []*SeedMove `protobuf:"bytes,21,rep,name=moves,proto3" json:"moves,omitempty"`
+	// When an entry of one of its documents last became a task; absent: never.
+	LastNewTime *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=last_new_time,json=lastNewTime,proto3" json:"last_new_time,omitempty"`
+	// The usual time between such entries; absent: fewer than 5 gaps are known.
+	UsualGap *durationpb.Duration `protobuf:"bytes,31,opt,name=usual_gap,json=usualGap,proto3" json:"usual_gap,omitempty"`
+	// Cycles of its seeds in a row whose documents had nothing of what their kind is for: no bytes, no items of a feed, no URLs
+	// of a sitemap, no links of a page that `follow` is for.
+	EmptyCycles int64 `protobuf:"varint,32,opt,name=empty_cycles,json=emptyCycles,proto3" json:"empty_cycles,omitempty"`
+	// New entries on each of the last 30 days (UTC), today last. Empty: none is known, or the list was not asked for gates.
+	NewByDay []int64 `protobuf:"varint,33,rep,packed,name=new_by_day,json=newByDay,proto3" json:"new_by_day,omitempty"`
 	// With GetSource: what has ended lately of its tasks. The owner counts 100,000 sources. Absent: nothing has.
 	Rates         *Rates `protobuf:"bytes,40,opt,name=rates,proto3" json:"rates,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1159,6 +1187,34 @@ func (x *SourceStatus) GetReleasedTasks() []*ReleasedTask {
 func (x *SourceStatus) GetMoves() []*SeedMove {
 	if x != nil {
 		return x.Moves
+	}
+	return nil
+}
+
+func (x *SourceStatus) GetLastNewTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastNewTime
+	}
+	return nil
+}
+
+func (x *SourceStatus) GetUsualGap() *durationpb.Duration {
+	if x != nil {
+		return x.UsualGap
+	}
+	return nil
+}
+
+func (x *SourceStatus) GetEmptyCycles() int64 {
+	if x != nil {
+		return x.EmptyCycles
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetNewByDay() []int64 {
+	if x != nil {
+		return x.NewByDay
 	}
 	return nil
 }
@@ -1438,6 +1494,297 @@ func (x *Breaker) GetDeadSeeds() int64 {
 	return 0
 }
 
+// SourceCycle is how a cycle of a seed ended, or the fetch of the feed or sitemap that it redirects to.
+type SourceCycle struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When, in whole seconds.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// True: it was given up.
+	Failed bool `protobuf:"varint,2,opt,name=failed,proto3" json:"failed,omitempty"`
+	// With `failed`: the reason of the last failure; UNSPECIFIED: the lease ran out.
+	Reason FailureReason `protobuf:"varint,3,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
+	// The HTTP status; 0: none.
+	HttpStatus int32 `protobuf:"varint,4,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
+	// How long the fetch took, in hundredths of a second; absent: not known.
+	FetchDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=fetch_duration,json=fetchDuration,proto3" json:"fetch_duration,omitempty"`
+	// Bytes fetched.
+	Bytes int64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// What was read.
+	Document DocumentKind `protobuf:"varint,7,opt,name=document,proto3,enum=waggle.v1.DocumentKind" json:"document,omitempty"`
+	// True: the document had not changed.
+	Unchanged bool `protobuf:"varint,8,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	// True: the document was cut off.
+	BrokenOff bool `protobuf:"varint,9,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
+	// Entries that the document had, redirects left out.
+	Found int64 `protobuf:"varint,10,opt,name=found,proto3" json:"found,omitempty"`
+	// Those of them that became tasks. The others were known, or filtered.
+	New int64 `protobuf:"varint,11,opt,name=new,proto3" json:"new,omitempty"`
+	// Those that `follow` rejected, by reason, ascending.
+	Filtered      []*FilteredLinks `protobuf:"bytes,12,rep,name=filtered,proto3" json:"filtered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceCycle) Reset() {
+	*x = SourceCycle{}
+	mi := &file_waggle_v1_source_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceCycle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceCycle) ProtoMessage() {}
+
+func (x *SourceCycle) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceCycle.ProtoReflect.Descriptor instead.
+func (*SourceCycle) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SourceCycle) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *SourceCycle) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+func (x *SourceCycle) GetReason() FailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return FailureReason_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *SourceCycle) GetHttpStatus() int32 {
+	if x != nil {
+		return x.HttpStatus
+	}
+	return 0
+}
+
+func (x *SourceCycle) GetFetchDuration() *durationpb.Duration {
+	if x != nil {
+		return x.FetchDuration
+	}
+	return nil
+}
+
+func (x *SourceCycle) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SourceCycle) GetDocument() DocumentKind {
+	if x != nil {
+		return x.Document
+	}
+	return DocumentKind_DOCUMENT_KIND_UNSPECIFIED
+}
+
+func (x *SourceCycle) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
+func (x *SourceCycle) GetBrokenOff() bool {
+	if x != nil {
+		return x.BrokenOff
+	}
+	return false
+}
+
+func (x *SourceCycle) GetFound() int64 {
+	if x != nil {
+		return x.Found
+	}
+	return 0
+}
+
+func (x *SourceCycle) GetNew() int64 {
+	if x != nil {
+		return x.New
+	}
+	return 0
+}
+
+func (x *SourceCycle) GetFiltered() []*FilteredLinks {
+	if x != nil {
+		return x.Filtered
+	}
+	return nil
+}
+
+// SourceDay is what a source did on a day (UTC).
+type SourceDay struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its begin.
+	BeginTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=begin_time,json=beginTime,proto3" json:"begin_time,omitempty"`
+	// Cycles of its seeds, given up ones too.
+	Cycles int64 `protobuf:"varint,2,opt,name=cycles,proto3" json:"cycles,omitempty"`
+	// Tasks that succeeded, seeds too.
+	Pages int64 `protobuf:"varint,3,opt,name=pages,proto3" json:"pages,omitempty"`
+	// Entries that became tasks.
+	New int64 `protobuf:"varint,4,opt,name=new,proto3" json:"new,omitempty"`
+	// Bytes fetched, in kibibytes, rounded up.
+	Kibibytes int64 `protobuf:"varint,5,opt,name=kibibytes,proto3" json:"kibibytes,omitempty"`
+	// Failed attempts by reason, ascending; beyond the first 5 reasons of a day in a shard they count as OTHER.
+	Failed        []*FailedAttempts `protobuf:"bytes,6,rep,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceDay) Reset() {
+	*x = SourceDay{}
+	mi := &file_waggle_v1_source_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceDay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceDay) ProtoMessage() {}
+
+func (x *SourceDay) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceDay.ProtoReflect.Descriptor instead.
+func (*SourceDay) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SourceDay) GetBeginTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeginTime
+	}
+	return nil
+}
+
+func (x *SourceDay) GetCycles() int64 {
+	if x != nil {
+		return x.Cycles
+	}
+	return 0
+}
+
+func (x *SourceDay) GetPages() int64 {
+	if x != nil {
+		return x.Pages
+	}
+	return 0
+}
+
+func (x *SourceDay) GetNew() int64 {
+	if x != nil {
+		return x.New
+	}
+	return 0
+}
+
+func (x *SourceDay) GetKibibytes() int64 {
+	if x != nil {
+		return x.Kibibytes
+	}
+	return 0
+}
+
+func (x *SourceDay) GetFailed() []*FailedAttempts {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+// FailedAttempts counts attempts that failed.
+type FailedAttempts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why; UNSPECIFIED: the lease ran out.
+	Reason FailureReason `protobuf:"varint,1,opt,name=reason,proto3,enum=waggle.v1.FailureReason" json:"reason,omitempty"`
+	// How many.
+	Count         int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedAttempts) Reset() {
+	*x = FailedAttempts{}
+	mi := &file_waggle_v1_source_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedAttempts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedAttempts) ProtoMessage() {}
+
+func (x *FailedAttempts) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedAttempts.ProtoReflect.Descriptor instead.
+func (*FailedAttempts) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *FailedAttempts) GetReason() FailureReason {
+	if x != nil {
+		return x.Reason
+	}
+	return FailureReason_FAILURE_REASON_UNSPECIFIED
+}
+
+func (x *FailedAttempts) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 var File_waggle_v1_source_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_source_proto_rawDesc = "" +
@@ -1453,7 +1800,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\vcreate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"\xe8\a\n" +
+	"updateTime\"\xa4\b\n" +
 	"\n" +
 	"SourceSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
@@ -1476,7 +1823,9 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x0fmax_outstanding\x18\x10 \x01(\x03H\x01R\x0emaxOutstanding\x88\x01\x01\x12?\n" +
 	"\bmetadata\x18\x11 \x03(\v2#.waggle.v1.SourceSpec.MetadataEntryR\bmetadata\x12\x18\n" +
 	"\apayload\x18\x12 \x01(\fR\apayload\x12'\n" +
-	"\x0fcanonical_rules\x18\x13 \x01(\x05R\x0ecanonicalRules\x1a9\n" +
+	"\x0fcanonical_rules\x18\x13 \x01(\x05R\x0ecanonicalRules\x12:\n" +
+	"\vquiet_after\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"quietAfter\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -1519,7 +1868,8 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xdf\b\n" +
+	"_max_depth\"\x98\n" +
+	"\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12%\n" +
 	"\x05holds\x18\x02 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x12,\n" +
@@ -1543,7 +1893,12 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x11collector_unknown\x18\x12 \x01(\bR\x10collectorUnknown\x124\n" +
 	"\bfiltered\x18\x13 \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\x12>\n" +
 	"\x0ereleased_tasks\x18\x14 \x03(\v2\x17.waggle.v1.ReleasedTaskR\rreleasedTasks\x12)\n" +
-	"\x05moves\x18\x15 \x03(\v2\x13.waggle.v1.SeedMoveR\x05moves\x12&\n" +
+	"\x05moves\x18\x15 \x03(\v2\x13.waggle.v1.SeedMoveR\x05moves\x12>\n" +
+	"\rlast_new_time\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampR\vlastNewTime\x126\n" +
+	"\tusual_gap\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\busualGap\x12!\n" +
+	"\fempty_cycles\x18  \x01(\x03R\vemptyCycles\x12\x1c\n" +
+	"\n" +
+	"new_by_day\x18! \x03(\x03R\bnewByDay\x12&\n" +
 	"\x05rates\x18( \x01(\v2\x10.waggle.v1.RatesR\x05rates\"\x7f\n" +
 	"\bSeedMove\x12\x19\n" +
 	"\bseed_url\x18\x01 \x01(\tR\aseedUrl\x12\x19\n" +
@@ -1562,12 +1917,39 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\aBreaker\x12&\n" +
 	"\x0fgiven_up_cycles\x18\x01 \x01(\x05R\rgivenUpCycles\x12\x1d\n" +
 	"\n" +
-	"dead_seeds\x18\x02 \x01(\x03R\tdeadSeeds*V\n" +
+	"dead_seeds\x18\x02 \x01(\x03R\tdeadSeeds\"\xd7\x03\n" +
+	"\vSourceCycle\x125\n" +
+	"\bend_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x16\n" +
+	"\x06failed\x18\x02 \x01(\bR\x06failed\x120\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x18.waggle.v1.FailureReasonR\x06reason\x12\x1f\n" +
+	"\vhttp_status\x18\x04 \x01(\x05R\n" +
+	"httpStatus\x12@\n" +
+	"\x0efetch_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rfetchDuration\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x03R\x05bytes\x123\n" +
+	"\bdocument\x18\a \x01(\x0e2\x17.waggle.v1.DocumentKindR\bdocument\x12\x1c\n" +
+	"\tunchanged\x18\b \x01(\bR\tunchanged\x12\x1d\n" +
+	"\n" +
+	"broken_off\x18\t \x01(\bR\tbrokenOff\x12\x14\n" +
+	"\x05found\x18\n" +
+	" \x01(\x03R\x05found\x12\x10\n" +
+	"\x03new\x18\v \x01(\x03R\x03new\x124\n" +
+	"\bfiltered\x18\f \x03(\v2\x18.waggle.v1.FilteredLinksR\bfiltered\"\xd7\x01\n" +
+	"\tSourceDay\x129\n" +
+	"\n" +
+	"begin_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tbeginTime\x12\x16\n" +
+	"\x06cycles\x18\x02 \x01(\x03R\x06cycles\x12\x14\n" +
+	"\x05pages\x18\x03 \x01(\x03R\x05pages\x12\x10\n" +
+	"\x03new\x18\x04 \x01(\x03R\x03new\x12\x1c\n" +
+	"\tkibibytes\x18\x05 \x01(\x03R\tkibibytes\x121\n" +
+	"\x06failed\x18\x06 \x03(\v2\x19.waggle.v1.FailedAttemptsR\x06failed\"X\n" +
+	"\x0eFailedAttempts\x120\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x18.waggle.v1.FailureReasonR\x06reason\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count*V\n" +
 	"\n" +
 	"FirstCrawl\x12\x1b\n" +
 	"\x17FIRST_CRAWL_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fFIRST_CRAWL_NOW\x10\x01\x12\x16\n" +
-	"\x12FIRST_CRAWL_SPREAD\x10\x02*\xc5\x01\n" +
+	"\x12FIRST_CRAWL_SPREAD\x10\x02*\xf7\x01\n" +
 	"\fSourceHealth\x12\x1d\n" +
 	"\x19SOURCE_HEALTH_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SOURCE_HEALTH_OK\x10\x01\x12\x16\n" +
@@ -1575,7 +1957,9 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x15SOURCE_HEALTH_FAILING\x10\x03\x12\x1c\n" +
 	"\x18SOURCE_HEALTH_BACKED_OFF\x10\x04\x12\x16\n" +
 	"\x12SOURCE_HEALTH_HELD\x10\x05\x12\x17\n" +
-	"\x13SOURCE_HEALTH_STUCK\x10\x06B9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x13SOURCE_HEALTH_STUCK\x10\x06\x12\x17\n" +
+	"\x13SOURCE_HEALTH_EMPTY\x10\a\x12\x17\n" +
+	"\x13SOURCE_HEALTH_QUIET\x10\bB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_source_proto_rawDescOnce sync.Once
@@ -1590,7 +1974,7 @@ func file_waggle_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_waggle_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_waggle_v1_source_proto_goTypes = []any{
 	(FirstCrawl)(0),               // 0: waggle.v1.FirstCrawl
 	(SourceHealth)(0),             // 1: waggle.v1.SourceHealth
@@ -1606,63 +1990,79 @@ var file_waggle_v1_source_proto_goTypes = []any{
 	(*ReleasedTask)(nil),          // 11: waggle.v1.ReleasedTask
 	(*FilteredLinks)(nil),         // 12: waggle.v1.FilteredLinks
 	(*Breaker)(nil),               // 13: waggle.v1.Breaker
-	nil,                           // 14: waggle.v1.SourceSpec.LabelsEntry
-	nil,                           // 15: waggle.v1.SourceSpec.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*Hold)(nil),                  // 18: waggle.v1.Hold
-	(*TaskCounts)(nil),            // 19: waggle.v1.TaskCounts
-	(*TaskError)(nil),             // 20: waggle.v1.TaskError
-	(*Gate)(nil),                  // 21: waggle.v1.Gate
-	(*Rates)(nil),                 // 22: waggle.v1.Rates
-	(FilterReason)(0),             // 23: waggle.v1.FilterReason
+	(*SourceCycle)(nil),           // 14: waggle.v1.SourceCycle
+	(*SourceDay)(nil),             // 15: waggle.v1.SourceDay
+	(*FailedAttempts)(nil),        // 16: waggle.v1.FailedAttempts
+	nil,                           // 17: waggle.v1.SourceSpec.LabelsEntry
+	nil,                           // 18: waggle.v1.SourceSpec.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*Hold)(nil),                  // 21: waggle.v1.Hold
+	(*TaskCounts)(nil),            // 22: waggle.v1.TaskCounts
+	(*TaskError)(nil),             // 23: waggle.v1.TaskError
+	(*Gate)(nil),                  // 24: waggle.v1.Gate
+	(*Rates)(nil),                 // 25: waggle.v1.Rates
+	(FilterReason)(0),             // 26: waggle.v1.FilterReason
+	(FailureReason)(0),            // 27: waggle.v1.FailureReason
+	(DocumentKind)(0),             // 28: waggle.v1.DocumentKind
 }
 var file_waggle_v1_source_proto_depIdxs = []int32{
 	3,  // 0: waggle.v1.Source.spec:type_name -> waggle.v1.SourceSpec
 	9,  // 1: waggle.v1.Source.status:type_name -> waggle.v1.SourceStatus
-	16, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
-	16, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
-	14, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
+	19, // 2: waggle.v1.Source.create_time:type_name -> google.protobuf.Timestamp
+	19, // 3: waggle.v1.Source.update_time:type_name -> google.protobuf.Timestamp
+	17, // 4: waggle.v1.SourceSpec.labels:type_name -> waggle.v1.SourceSpec.LabelsEntry
 	4,  // 5: waggle.v1.SourceSpec.seeds:type_name -> waggle.v1.Seed
 	5,  // 6: waggle.v1.SourceSpec.schedule:type_name -> waggle.v1.Schedule
 	0,  // 7: waggle.v1.SourceSpec.first_crawl:type_name -> waggle.v1.FirstCrawl
-	17, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
-	17, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
+	20, // 8: waggle.v1.SourceSpec.lease_duration:type_name -> google.protobuf.Duration
+	20, // 9: waggle.v1.SourceSpec.max_hold:type_name -> google.protobuf.Duration
 	7,  // 10: waggle.v1.SourceSpec.retry:type_name -> waggle.v1.RetryPolicy
-	17, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
-	17, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
+	20, // 11: waggle.v1.SourceSpec.remember:type_name -> google.protobuf.Duration
+	20, // 12: waggle.v1.SourceSpec.revisit_after:type_name -> google.protobuf.Duration
 	8,  // 13: waggle.v1.SourceSpec.follow:type_name -> waggle.v1.Follow
-	15, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
-	17, // 15: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
-	6,  // 16: waggle.v1.Schedule.adaptive:type_name -> waggle.v1.Adaptive
-	17, // 17: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	17, // 18: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
-	17, // 19: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
-	17, // 20: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
-	17, // 21: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
-	1,  // 22: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
-	18, // 23: waggle.v1.SourceStatus.holds:type_name -> waggle.v1.Hold
-	13, // 24: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
-	19, // 25: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
-	16, // 26: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
-	16, // 27: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	17, // 28: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
-	20, // 29: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
-	16, // 30: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
-	21, // 31: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
-	17, // 32: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
-	17, // 33: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
-	12, // 34: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
-	11, // 35: waggle.v1.SourceStatus.released_tasks:type_name -> waggle.v1.ReleasedTask
-	10, // 36: waggle.v1.SourceStatus.moves:type_name -> waggle.v1.SeedMove
-	22, // 37: waggle.v1.SourceStatus.rates:type_name -> waggle.v1.Rates
-	16, // 38: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
-	23, // 39: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	18, // 14: waggle.v1.SourceSpec.metadata:type_name -> waggle.v1.SourceSpec.MetadataEntry
+	20, // 15: waggle.v1.SourceSpec.quiet_after:type_name -> google.protobuf.Duration
+	20, // 16: waggle.v1.Schedule.every:type_name -> google.protobuf.Duration
+	6,  // 17: waggle.v1.Schedule.adaptive:type_name -> waggle.v1.Adaptive
+	20, // 18: waggle.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	20, // 19: waggle.v1.Adaptive.min_interval:type_name -> google.protobuf.Duration
+	20, // 20: waggle.v1.Adaptive.max_interval:type_name -> google.protobuf.Duration
+	20, // 21: waggle.v1.RetryPolicy.min_backoff:type_name -> google.protobuf.Duration
+	20, // 22: waggle.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
+	1,  // 23: waggle.v1.SourceStatus.health:type_name -> waggle.v1.SourceHealth
+	21, // 24: waggle.v1.SourceStatus.holds:type_name -> waggle.v1.Hold
+	13, // 25: waggle.v1.SourceStatus.breaker:type_name -> waggle.v1.Breaker
+	22, // 26: waggle.v1.SourceStatus.tasks:type_name -> waggle.v1.TaskCounts
+	19, // 27: waggle.v1.SourceStatus.last_success_time:type_name -> google.protobuf.Timestamp
+	19, // 28: waggle.v1.SourceStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	20, // 29: waggle.v1.SourceStatus.lag:type_name -> google.protobuf.Duration
+	23, // 30: waggle.v1.SourceStatus.last_error:type_name -> waggle.v1.TaskError
+	19, // 31: waggle.v1.SourceStatus.last_failure_time:type_name -> google.protobuf.Timestamp
+	24, // 32: waggle.v1.SourceStatus.gates:type_name -> waggle.v1.Gate
+	20, // 33: waggle.v1.SourceStatus.shortest_interval:type_name -> google.protobuf.Duration
+	20, // 34: waggle.v1.SourceStatus.longest_interval:type_name -> google.protobuf.Duration
+	12, // 35: waggle.v1.SourceStatus.filtered:type_name -> waggle.v1.FilteredLinks
+	11, // 36: waggle.v1.SourceStatus.released_tasks:type_name -> waggle.v1.ReleasedTask
+	10, // 37: waggle.v1.SourceStatus.moves:type_name -> waggle.v1.SeedMove
+	19, // 38: waggle.v1.SourceStatus.last_new_time:type_name -> google.protobuf.Timestamp
+	20, // 39: waggle.v1.SourceStatus.usual_gap:type_name -> google.protobuf.Duration
+	25, // 40: waggle.v1.SourceStatus.rates:type_name -> waggle.v1.Rates
+	19, // 41: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
+	26, // 42: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
+	19, // 43: waggle.v1.SourceCycle.end_time:type_name -> google.protobuf.Timestamp
+	27, // 44: waggle.v1.SourceCycle.reason:type_name -> waggle.v1.FailureReason
+	20, // 45: waggle.v1.SourceCycle.fetch_duration:type_name -> google.protobuf.Duration
+	28, // 46: waggle.v1.SourceCycle.document:type_name -> waggle.v1.DocumentKind
+	12, // 47: waggle.v1.SourceCycle.filtered:type_name -> waggle.v1.FilteredLinks
+	19, // 48: waggle.v1.SourceDay.begin_time:type_name -> google.protobuf.Timestamp
+	16, // 49: waggle.v1.SourceDay.failed:type_name -> waggle.v1.FailedAttempts
+	27, // 50: waggle.v1.FailedAttempts.reason:type_name -> waggle.v1.FailureReason
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_proto_init() }
@@ -1688,7 +2088,7 @@ func file_waggle_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_proto_rawDesc), len(file_waggle_v1_source_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

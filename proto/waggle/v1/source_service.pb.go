@@ -295,13 +295,123 @@ func (x *GetSourceResponse) GetSource() *Source {
 	return nil
 }
 
+// GetSourceHistoryRequest names a source.
+type GetSourceHistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id. Required.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSourceHistoryRequest) Reset() {
+	*x = GetSourceHistoryRequest{}
+	mi := &file_waggle_v1_source_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSourceHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSourceHistoryRequest) ProtoMessage() {}
+
+func (x *GetSourceHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSourceHistoryRequest.ProtoReflect.Descriptor instead.
+func (*GetSourceHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetSourceHistoryRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// GetSourceHistoryResponse holds the history of a source.
+type GetSourceHistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The source, as GetSource returns it.
+	Source *Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// The last cycles of its seeds, the oldest first; at most 50.
+	Cycles []*SourceCycle `protobuf:"bytes,2,rep,name=cycles,proto3" json:"cycles,omitempty"`
+	// The last 90 days, the oldest first; days on which nothing happened are left out.
+	Days          []*SourceDay `protobuf:"bytes,3,rep,name=days,proto3" json:"days,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSourceHistoryResponse) Reset() {
+	*x = GetSourceHistoryResponse{}
+	mi := &file_waggle_v1_source_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSourceHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSourceHistoryResponse) ProtoMessage() {}
+
+func (x *GetSourceHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_waggle_v1_source_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSourceHistoryResponse.ProtoReflect.Descriptor instead.
+func (*GetSourceHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetSourceHistoryResponse) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *GetSourceHistoryResponse) GetCycles() []*SourceCycle {
+	if x != nil {
+		return x.Cycles
+	}
+	return nil
+}
+
+func (x *GetSourceHistoryResponse) GetDays() []*SourceDay {
+	if x != nil {
+		return x.Days
+	}
+	return nil
+}
+
 // ListSourcesRequest chooses sources. A source must match all conditions that are set; without conditions, all are
 // listed.
 type ListSourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only sources that match: source_id, source_id_prefix, pool, labels and create times. Absent: all.
 	Filter *Filter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Only sources whose health is one of these. At most 6.
+	// Only sources whose health is one of these. At most 8.
 	Health []SourceHealth `protobuf:"varint,2,rep,packed,name=health,proto3,enum=waggle.v1.SourceHealth" json:"health,omitempty"`
 	// Most sources in the reply, 1 to 1000; 0: 50. A page may have fewer, even none, although more follow. It holds
 	// sources of at most 3 MiB together, or one that is larger.
@@ -311,7 +421,7 @@ type ListSourcesRequest struct {
 	// Return whole specs, with seeds and payload, for a backup.
 	WholeSpecs bool `protobuf:"varint,5,opt,name=whole_specs,json=wholeSpecs,proto3" json:"whole_specs,omitempty"`
 	// Fill `status.gates` and `status.collector_unknown`, set `health` to STUCK if it applies, and fill `status.last_error`
-	// if a seed has failed since its last success. Each page then also reads the holds, up to 200 collectors, the queues of
+	// if a seed has failed since its last success, and `status.new_by_day`. Each page then also reads the holds, up to 200 collectors, the queues of
 	// the next seeds, and of each source the seed that failed most. Default false: they are left out.
 	Gates         bool `protobuf:"varint,6,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -320,7 +430,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +442,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[4]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -345,7 +455,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{4}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListSourcesRequest) GetFilter() *Filter {
@@ -403,7 +513,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +525,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[5]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +538,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -467,7 +577,7 @@ type UpdateSourceRequest struct {
 
 func (x *UpdateSourceRequest) Reset() {
 	*x = UpdateSourceRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +589,7 @@ func (x *UpdateSourceRequest) String() string {
 func (*UpdateSourceRequest) ProtoMessage() {}
 
 func (x *UpdateSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[6]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +602,7 @@ func (x *UpdateSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSourceRequest.ProtoReflect.Descriptor instead.
 func (*UpdateSourceRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{6}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpdateSourceRequest) GetSpec() *SourceSpec {
@@ -553,7 +663,7 @@ type UpdateSourceResponse struct {
 
 func (x *UpdateSourceResponse) Reset() {
 	*x = UpdateSourceResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +675,7 @@ func (x *UpdateSourceResponse) String() string {
 func (*UpdateSourceResponse) ProtoMessage() {}
 
 func (x *UpdateSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[7]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +688,7 @@ func (x *UpdateSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSourceResponse.ProtoReflect.Descriptor instead.
 func (*UpdateSourceResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{7}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpdateSourceResponse) GetSource() *Source {
@@ -624,7 +734,7 @@ type ApplySourcesRequest struct {
 
 func (x *ApplySourcesRequest) Reset() {
 	*x = ApplySourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +746,7 @@ func (x *ApplySourcesRequest) String() string {
 func (*ApplySourcesRequest) ProtoMessage() {}
 
 func (x *ApplySourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[8]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +759,7 @@ func (x *ApplySourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySourcesRequest.ProtoReflect.Descriptor instead.
 func (*ApplySourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{8}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ApplySourcesRequest) GetSpecs() []*SourceSpec {
@@ -698,7 +808,7 @@ type ApplySourcesResponse struct {
 
 func (x *ApplySourcesResponse) Reset() {
 	*x = ApplySourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +820,7 @@ func (x *ApplySourcesResponse) String() string {
 func (*ApplySourcesResponse) ProtoMessage() {}
 
 func (x *ApplySourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[9]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +833,7 @@ func (x *ApplySourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplySourcesResponse.ProtoReflect.Descriptor instead.
 func (*ApplySourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{9}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ApplySourcesResponse) GetResults() []*ApplyResult {
@@ -759,7 +869,7 @@ type ApplyResult struct {
 
 func (x *ApplyResult) Reset() {
 	*x = ApplyResult{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -771,7 +881,7 @@ func (x *ApplyResult) String() string {
 func (*ApplyResult) ProtoMessage() {}
 
 func (x *ApplyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[10]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -784,7 +894,7 @@ func (x *ApplyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResult.ProtoReflect.Descriptor instead.
 func (*ApplyResult) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{10}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApplyResult) GetCode() ApplyCode {
@@ -857,7 +967,7 @@ type DeleteSourcesRequest struct {
 
 func (x *DeleteSourcesRequest) Reset() {
 	*x = DeleteSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +979,7 @@ func (x *DeleteSourcesRequest) String() string {
 func (*DeleteSourcesRequest) ProtoMessage() {}
 
 func (x *DeleteSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[11]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +992,7 @@ func (x *DeleteSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSourcesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{11}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteSourcesRequest) GetIds() []string {
@@ -946,7 +1056,7 @@ type DeleteSourcesResponse struct {
 
 func (x *DeleteSourcesResponse) Reset() {
 	*x = DeleteSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1068,7 @@ func (x *DeleteSourcesResponse) String() string {
 func (*DeleteSourcesResponse) ProtoMessage() {}
 
 func (x *DeleteSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[12]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1081,7 @@ func (x *DeleteSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSourcesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{12}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteSourcesResponse) GetMatched() int32 {
@@ -1032,7 +1142,7 @@ type TriggerSourcesRequest struct {
 
 func (x *TriggerSourcesRequest) Reset() {
 	*x = TriggerSourcesRequest{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1154,7 @@ func (x *TriggerSourcesRequest) String() string {
 func (*TriggerSourcesRequest) ProtoMessage() {}
 
 func (x *TriggerSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[13]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1167,7 @@ func (x *TriggerSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSourcesRequest.ProtoReflect.Descriptor instead.
 func (*TriggerSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{13}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TriggerSourcesRequest) GetIds() []string {
@@ -1131,7 +1241,7 @@ type TriggerSourcesResponse struct {
 
 func (x *TriggerSourcesResponse) Reset() {
 	*x = TriggerSourcesResponse{}
-	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1253,7 @@ func (x *TriggerSourcesResponse) String() string {
 func (*TriggerSourcesResponse) ProtoMessage() {}
 
 func (x *TriggerSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_waggle_v1_source_service_proto_msgTypes[14]
+	mi := &file_waggle_v1_source_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1266,7 @@ func (x *TriggerSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSourcesResponse.ProtoReflect.Descriptor instead.
 func (*TriggerSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{14}
+	return file_waggle_v1_source_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TriggerSourcesResponse) GetMatched() int32 {
@@ -1216,7 +1326,13 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x10GetSourceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\">\n" +
 	"\x11GetSourceResponse\x12)\n" +
-	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\"\xe3\x01\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\")\n" +
+	"\x17GetSourceHistoryRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x9f\x01\n" +
+	"\x18GetSourceHistoryResponse\x12)\n" +
+	"\x06source\x18\x01 \x01(\v2\x11.waggle.v1.SourceR\x06source\x12.\n" +
+	"\x06cycles\x18\x02 \x03(\v2\x16.waggle.v1.SourceCycleR\x06cycles\x12(\n" +
+	"\x04days\x18\x03 \x03(\v2\x14.waggle.v1.SourceDayR\x04days\"\xe3\x01\n" +
 	"\x12ListSourcesRequest\x12)\n" +
 	"\x06filter\x18\x01 \x01(\v2\x11.waggle.v1.FilterR\x06filter\x12/\n" +
 	"\x06health\x18\x02 \x03(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12\x1b\n" +
@@ -1298,10 +1414,11 @@ const file_waggle_v1_source_service_proto_rawDesc = "" +
 	"\x12APPLY_CODE_CREATED\x10\x01\x12\x16\n" +
 	"\x12APPLY_CODE_UPDATED\x10\x02\x12\x18\n" +
 	"\x14APPLY_CODE_UNCHANGED\x10\x03\x12\x16\n" +
-	"\x12APPLY_CODE_INVALID\x10\x042\xc3\x04\n" +
+	"\x12APPLY_CODE_INVALID\x10\x042\xa0\x05\n" +
 	"\rSourceService\x12O\n" +
 	"\fCreateSource\x12\x1e.waggle.v1.CreateSourceRequest\x1a\x1f.waggle.v1.CreateSourceResponse\x12F\n" +
-	"\tGetSource\x12\x1b.waggle.v1.GetSourceRequest\x1a\x1c.waggle.v1.GetSourceResponse\x12L\n" +
+	"\tGetSource\x12\x1b.waggle.v1.GetSourceRequest\x1a\x1c.waggle.v1.GetSourceResponse\x12[\n" +
+	"\x10GetSourceHistory\x12\".waggle.v1.GetSourceHistoryRequest\x1a#.waggle.v1.GetSourceHistoryResponse\x12L\n" +
 	"\vListSources\x12\x1d.waggle.v1.ListSourcesRequest\x1a\x1e.waggle.v1.ListSourcesResponse\x12O\n" +
 	"\fUpdateSource\x12\x1e.waggle.v1.UpdateSourceRequest\x1a\x1f.waggle.v1.UpdateSourceResponse\x12O\n" +
 	"\fApplySources\x12\x1e.waggle.v1.ApplySourcesRequest\x1a\x1f.waggle.v1.ApplySourcesResponse\x12R\n" +
@@ -1321,66 +1438,75 @@ func file_waggle_v1_source_service_proto_rawDescGZIP() []byte {
 }
 
 var file_waggle_v1_source_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_waggle_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_waggle_v1_source_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_waggle_v1_source_service_proto_goTypes = []any{
-	(ApplyCode)(0),                 // 0: waggle.v1.ApplyCode
-	(*CreateSourceRequest)(nil),    // 1: waggle.v1.CreateSourceRequest
-	(*CreateSourceResponse)(nil),   // 2: waggle.v1.CreateSourceResponse
-	(*GetSourceRequest)(nil),       // 3: waggle.v1.GetSourceRequest
-	(*GetSourceResponse)(nil),      // 4: waggle.v1.GetSourceResponse
-	(*ListSourcesRequest)(nil),     // 5: waggle.v1.ListSourcesRequest
-	(*ListSourcesResponse)(nil),    // 6: waggle.v1.ListSourcesResponse
-	(*UpdateSourceRequest)(nil),    // 7: waggle.v1.UpdateSourceRequest
-	(*UpdateSourceResponse)(nil),   // 8: waggle.v1.UpdateSourceResponse
-	(*ApplySourcesRequest)(nil),    // 9: waggle.v1.ApplySourcesRequest
-	(*ApplySourcesResponse)(nil),   // 10: waggle.v1.ApplySourcesResponse
-	(*ApplyResult)(nil),            // 11: waggle.v1.ApplyResult
-	(*DeleteSourcesRequest)(nil),   // 12: waggle.v1.DeleteSourcesRequest
-	(*DeleteSourcesResponse)(nil),  // 13: waggle.v1.DeleteSourcesResponse
-	(*TriggerSourcesRequest)(nil),  // 14: waggle.v1.TriggerSourcesRequest
-	(*TriggerSourcesResponse)(nil), // 15: waggle.v1.TriggerSourcesResponse
-	(*SourceSpec)(nil),             // 16: waggle.v1.SourceSpec
-	(*Source)(nil),                 // 17: waggle.v1.Source
-	(*Filter)(nil),                 // 18: waggle.v1.Filter
-	(SourceHealth)(0),              // 19: waggle.v1.SourceHealth
-	(*fieldmaskpb.FieldMask)(nil),  // 20: google.protobuf.FieldMask
-	(ErrorReason)(0),               // 21: waggle.v1.ErrorReason
+	(ApplyCode)(0),                   // 0: waggle.v1.ApplyCode
+	(*CreateSourceRequest)(nil),      // 1: waggle.v1.CreateSourceRequest
+	(*CreateSourceResponse)(nil),     // 2: waggle.v1.CreateSourceResponse
+	(*GetSourceRequest)(nil),         // 3: waggle.v1.GetSourceRequest
+	(*GetSourceResponse)(nil),        // 4: waggle.v1.GetSourceResponse
+	(*GetSourceHistoryRequest)(nil),  // 5: waggle.v1.GetSourceHistoryRequest
+	(*GetSourceHistoryResponse)(nil), // 6: waggle.v1.GetSourceHistoryResponse
+	(*ListSourcesRequest)(nil),       // 7: waggle.v1.ListSourcesRequest
+	(*ListSourcesResponse)(nil),      // 8: waggle.v1.ListSourcesResponse
+	(*UpdateSourceRequest)(nil),      // 9: waggle.v1.UpdateSourceRequest
+	(*UpdateSourceResponse)(nil),     // 10: waggle.v1.UpdateSourceResponse
+	(*ApplySourcesRequest)(nil),      // 11: waggle.v1.ApplySourcesRequest
+	(*ApplySourcesResponse)(nil),     // 12: waggle.v1.ApplySourcesResponse
+	(*ApplyResult)(nil),              // 13: waggle.v1.ApplyResult
+	(*DeleteSourcesRequest)(nil),     // 14: waggle.v1.DeleteSourcesRequest
+	(*DeleteSourcesResponse)(nil),    // 15: waggle.v1.DeleteSourcesResponse
+	(*TriggerSourcesRequest)(nil),    // 16: waggle.v1.TriggerSourcesRequest
+	(*TriggerSourcesResponse)(nil),   // 17: waggle.v1.TriggerSourcesResponse
+	(*SourceSpec)(nil),               // 18: waggle.v1.SourceSpec
+	(*Source)(nil),                   // 19: waggle.v1.Source
+	(*SourceCycle)(nil),              // 20: waggle.v1.SourceCycle
+	(*SourceDay)(nil),                // 21: waggle.v1.SourceDay
+	(*Filter)(nil),                   // 22: waggle.v1.Filter
+	(SourceHealth)(0),                // 23: waggle.v1.SourceHealth
+	(*fieldmaskpb.FieldMask)(nil),    // 24: google.protobuf.FieldMask
+	(ErrorReason)(0),                 // 25: waggle.v1.ErrorReason
 }
 var file_waggle_v1_source_service_proto_depIdxs = []int32{
-	16, // 0: waggle.v1.CreateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
-	17, // 1: waggle.v1.CreateSourceResponse.source:type_name -> waggle.v1.Source
-	17, // 2: waggle.v1.GetSourceResponse.source:type_name -> waggle.v1.Source
-	18, // 3: waggle.v1.ListSourcesRequest.filter:type_name -> waggle.v1.Filter
-	19, // 4: waggle.v1.ListSourcesRequest.health:type_name -> waggle.v1.SourceHealth
-	17, // 5: waggle.v1.ListSourcesResponse.sources:type_name -> waggle.v1.Source
-	16, // 6: waggle.v1.UpdateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
-	20, // 7: waggle.v1.UpdateSourceRequest.update_mask:type_name -> google.protobuf.FieldMask
-	17, // 8: waggle.v1.UpdateSourceResponse.source:type_name -> waggle.v1.Source
-	16, // 9: waggle.v1.ApplySourcesRequest.specs:type_name -> waggle.v1.SourceSpec
-	11, // 10: waggle.v1.ApplySourcesResponse.results:type_name -> waggle.v1.ApplyResult
-	0,  // 11: waggle.v1.ApplyResult.code:type_name -> waggle.v1.ApplyCode
-	21, // 12: waggle.v1.ApplyResult.error_reason:type_name -> waggle.v1.ErrorReason
-	18, // 13: waggle.v1.DeleteSourcesRequest.filter:type_name -> waggle.v1.Filter
-	18, // 14: waggle.v1.TriggerSourcesRequest.filter:type_name -> waggle.v1.Filter
-	1,  // 15: waggle.v1.SourceService.CreateSource:input_type -> waggle.v1.CreateSourceRequest
-	3,  // 16: waggle.v1.SourceService.GetSource:input_type -> waggle.v1.GetSourceRequest
-	5,  // 17: waggle.v1.SourceService.ListSources:input_type -> waggle.v1.ListSourcesRequest
-	7,  // 18: waggle.v1.SourceService.UpdateSource:input_type -> waggle.v1.UpdateSourceRequest
-	9,  // 19: waggle.v1.SourceService.ApplySources:input_type -> waggle.v1.ApplySourcesRequest
-	12, // 20: waggle.v1.SourceService.DeleteSources:input_type -> waggle.v1.DeleteSourcesRequest
-	14, // 21: waggle.v1.SourceService.TriggerSources:input_type -> waggle.v1.TriggerSourcesRequest
-	2,  // 22: waggle.v1.SourceService.CreateSource:output_type -> waggle.v1.CreateSourceResponse
-	4,  // 23: waggle.v1.SourceService.GetSource:output_type -> waggle.v1.GetSourceResponse
-	6,  // 24: waggle.v1.SourceService.ListSources:output_type -> waggle.v1.ListSourcesResponse
-	8,  // 25: waggle.v1.SourceService.UpdateSource:output_type -> waggle.v1.UpdateSourceResponse
-	10, // 26: waggle.v1.SourceService.ApplySources:output_type -> waggle.v1.ApplySourcesResponse
-	13, // 27: waggle.v1.SourceService.DeleteSources:output_type -> waggle.v1.DeleteSourcesResponse
-	15, // 28: waggle.v1.SourceService.TriggerSources:output_type -> waggle.v1.TriggerSourcesResponse
-	22, // [22:29] is the sub-list for method output_type
-	15, // [15:22] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	18, // 0: waggle.v1.CreateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
+	19, // 1: waggle.v1.CreateSourceResponse.source:type_name -> waggle.v1.Source
+	19, // 2: waggle.v1.GetSourceResponse.source:type_name -> waggle.v1.Source
+	19, // 3: waggle.v1.GetSourceHistoryResponse.source:type_name -> waggle.v1.Source
+	20, // 4: waggle.v1.GetSourceHistoryResponse.cycles:type_name -> waggle.v1.SourceCycle
+	21, // 5: waggle.v1.GetSourceHistoryResponse.days:type_name -> waggle.v1.SourceDay
+	22, // 6: waggle.v1.ListSourcesRequest.filter:type_name -> waggle.v1.Filter
+	23, // 7: waggle.v1.ListSourcesRequest.health:type_name -> waggle.v1.SourceHealth
+	19, // 8: waggle.v1.ListSourcesResponse.sources:type_name -> waggle.v1.Source
+	18, // 9: waggle.v1.UpdateSourceRequest.spec:type_name -> waggle.v1.SourceSpec
+	24, // 10: waggle.v1.UpdateSourceRequest.update_mask:type_name -> google.protobuf.FieldMask
+	19, // 11: waggle.v1.UpdateSourceResponse.source:type_name -> waggle.v1.Source
+	18, // 12: waggle.v1.ApplySourcesRequest.specs:type_name -> waggle.v1.SourceSpec
+	13, // 13: waggle.v1.ApplySourcesResponse.results:type_name -> waggle.v1.ApplyResult
+	0,  // 14: waggle.v1.ApplyResult.code:type_name -> waggle.v1.ApplyCode
+	25, // 15: waggle.v1.ApplyResult.error_reason:type_name -> waggle.v1.ErrorReason
+	22, // 16: waggle.v1.DeleteSourcesRequest.filter:type_name -> waggle.v1.Filter
+	22, // 17: waggle.v1.TriggerSourcesRequest.filter:type_name -> waggle.v1.Filter
+	1,  // 18: waggle.v1.SourceService.CreateSource:input_type -> waggle.v1.CreateSourceRequest
+	3,  // 19: waggle.v1.SourceService.GetSource:input_type -> waggle.v1.GetSourceRequest
+	5,  // 20: waggle.v1.SourceService.GetSourceHistory:input_type -> waggle.v1.GetSourceHistoryRequest
+	7,  // 21: waggle.v1.SourceService.ListSources:input_type -> waggle.v1.ListSourcesRequest
+	9,  // 22: waggle.v1.SourceService.UpdateSource:input_type -> waggle.v1.UpdateSourceRequest
+	11, // 23: waggle.v1.SourceService.ApplySources:input_type -> waggle.v1.ApplySourcesRequest
+	14, // 24: waggle.v1.SourceService.DeleteSources:input_type -> waggle.v1.DeleteSourcesRequest
+	16, // 25: waggle.v1.SourceService.TriggerSources:input_type -> waggle.v1.TriggerSourcesRequest
+	2,  // 26: waggle.v1.SourceService.CreateSource:output_type -> waggle.v1.CreateSourceResponse
+	4,  // 27: waggle.v1.SourceService.GetSource:output_type -> waggle.v1.GetSourceResponse
+	6,  // 28: waggle.v1.SourceService.GetSourceHistory:output_type -> waggle.v1.GetSourceHistoryResponse
+	8,  // 29: waggle.v1.SourceService.ListSources:output_type -> waggle.v1.ListSourcesResponse
+	10, // 30: waggle.v1.SourceService.UpdateSource:output_type -> waggle.v1.UpdateSourceResponse
+	12, // 31: waggle.v1.SourceService.ApplySources:output_type -> waggle.v1.ApplySourcesResponse
+	15, // 32: waggle.v1.SourceService.DeleteSources:output_type -> waggle.v1.DeleteSourcesResponse
+	17, // 33: waggle.v1.SourceService.TriggerSources:output_type -> waggle.v1.TriggerSourcesResponse
+	26, // [26:34] is the sub-list for method output_type
+	18, // [18:26] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_service_proto_init() }
@@ -1397,7 +1523,7 @@ func file_waggle_v1_source_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_source_service_proto_rawDesc), len(file_waggle_v1_source_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,13 +19,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SourceService_CreateSource_FullMethodName   = "/waggle.v1.SourceService/CreateSource"
-	SourceService_GetSource_FullMethodName      = "/waggle.v1.SourceService/GetSource"
-	SourceService_ListSources_FullMethodName    = "/waggle.v1.SourceService/ListSources"
-	SourceService_UpdateSource_FullMethodName   = "/waggle.v1.SourceService/UpdateSource"
-	SourceService_ApplySources_FullMethodName   = "/waggle.v1.SourceService/ApplySources"
-	SourceService_DeleteSources_FullMethodName  = "/waggle.v1.SourceService/DeleteSources"
-	SourceService_TriggerSources_FullMethodName = "/waggle.v1.SourceService/TriggerSources"
+	SourceService_CreateSource_FullMethodName     = "/waggle.v1.SourceService/CreateSource"
+	SourceService_GetSource_FullMethodName        = "/waggle.v1.SourceService/GetSource"
+	SourceService_GetSourceHistory_FullMethodName = "/waggle.v1.SourceService/GetSourceHistory"
+	SourceService_ListSources_FullMethodName      = "/waggle.v1.SourceService/ListSources"
+	SourceService_UpdateSource_FullMethodName     = "/waggle.v1.SourceService/UpdateSource"
+	SourceService_ApplySources_FullMethodName     = "/waggle.v1.SourceService/ApplySources"
+	SourceService_DeleteSources_FullMethodName    = "/waggle.v1.SourceService/DeleteSources"
+	SourceService_TriggerSources_FullMethodName   = "/waggle.v1.SourceService/TriggerSources"
 )
 
 // SourceServiceClient is the client API for SourceService service.
@@ -49,6 +50,10 @@ type SourceServiceClient interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND), UNAVAILABLE
 	// (STORE_UNAVAILABLE).
 	GetSource(ctx context.Context, in *GetSourceRequest, opts ...grpc.CallOption) (*GetSourceResponse, error)
+	// GetSourceHistory returns what is remembered of the crawls of a source. Changes nothing.
+	//
+	// Errors: as GetSource.
+	GetSourceHistory(ctx context.Context, in *GetSourceHistoryRequest, opts ...grpc.CallOption) (*GetSourceHistoryResponse, error)
 	// ListSources lists sources by id. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
@@ -103,6 +108,16 @@ func (c *sourceServiceClient) GetSource(ctx context.Context, in *GetSourceReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetSourceResponse)
 	err := c.cc.Invoke(ctx, SourceService_GetSource_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sourceServiceClient) GetSourceHistory(ctx context.Context, in *GetSourceHistoryRequest, opts ...grpc.CallOption) (*GetSourceHistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetSourceHistoryResponse)
+	err := c.cc.Invoke(ctx, SourceService_GetSourceHistory_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +195,10 @@ type SourceServiceServer interface {
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (SOURCE_NOT_FOUND), UNAVAILABLE
 	// (STORE_UNAVAILABLE).
 	GetSource(context.Context, *GetSourceRequest) (*GetSourceResponse, error)
+	// GetSourceHistory returns what is remembered of the crawls of a source. Changes nothing.
+	//
+	// Errors: as GetSource.
+	GetSourceHistory(context.Context, *GetSourceHistoryRequest) (*GetSourceHistoryResponse, error)
 	// ListSources lists sources by id. Changes nothing.
 	//
 	// Errors: INVALID_ARGUMENT (INVALID_FIELD, PAGE_TOKEN_INVALID), UNAVAILABLE (STORE_UNAVAILABLE).
@@ -225,6 +244,9 @@ func (UnimplementedSourceServiceServer) CreateSource(context.Context, *CreateSou
 }
 func (UnimplementedSourceServiceServer) GetSource(context.Context, *GetSourceRequest) (*GetSourceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSource not implemented")
+}
+func (UnimplementedSourceServiceServer) GetSourceHistory(context.Context, *GetSourceHistoryRequest) (*GetSourceHistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSourceHistory not implemented")
 }
 func (UnimplementedSourceServiceServer) ListSources(context.Context, *ListSourcesRequest) (*ListSourcesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSources not implemented")
@@ -294,6 +316,24 @@ func _SourceService_GetSource_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SourceServiceServer).GetSource(ctx, req.(*GetSourceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SourceService_GetSourceHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSourceHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SourceServiceServer).GetSourceHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SourceService_GetSourceHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SourceServiceServer).GetSourceHistory(ctx, req.(*GetSourceHistoryRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -402,6 +442,10 @@ var SourceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSource",
 			Handler:    _SourceService_GetSource_Handler,
+		},
+		{
+			MethodName: "GetSourceHistory",
+			Handler:    _SourceService_GetSourceHistory_Handler,
 		},
 		{
 			MethodName: "ListSources",

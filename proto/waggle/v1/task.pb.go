@@ -166,6 +166,71 @@ func (AttemptResult) EnumDescriptor() ([]byte, []int) {
 	return file_waggle_v1_task_proto_rawDescGZIP(), []int{1}
 }
 
+// DocumentKind is what a collector has read.
+type DocumentKind int32
+
+const (
+	// Not known.
+	DocumentKind_DOCUMENT_KIND_UNSPECIFIED DocumentKind = 0
+	// A feed.
+	DocumentKind_DOCUMENT_KIND_FEED DocumentKind = 1
+	// A sitemap, or an index of sitemaps.
+	DocumentKind_DOCUMENT_KIND_SITEMAP DocumentKind = 2
+	// A page, or a list of links.
+	DocumentKind_DOCUMENT_KIND_PAGE DocumentKind = 3
+	// Anything that has no links.
+	DocumentKind_DOCUMENT_KIND_OTHER DocumentKind = 4
+	// The body had no bytes.
+	DocumentKind_DOCUMENT_KIND_EMPTY DocumentKind = 5
+)
+
+// Enum value maps for DocumentKind.
+var (
+	DocumentKind_name = map[int32]string{
+		0: "DOCUMENT_KIND_UNSPECIFIED",
+		1: "DOCUMENT_KIND_FEED",
+		2: "DOCUMENT_KIND_SITEMAP",
+		3: "DOCUMENT_KIND_PAGE",
+		4: "DOCUMENT_KIND_OTHER",
+		5: "DOCUMENT_KIND_EMPTY",
+	}
+	DocumentKind_value = map[string]int32{
+		"DOCUMENT_KIND_UNSPECIFIED": 0,
+		"DOCUMENT_KIND_FEED":        1,
+		"DOCUMENT_KIND_SITEMAP":     2,
+		"DOCUMENT_KIND_PAGE":        3,
+		"DOCUMENT_KIND_OTHER":       4,
+		"DOCUMENT_KIND_EMPTY":       5,
+	}
+)
+
+func (x DocumentKind) Enum() *DocumentKind {
+	p := new(DocumentKind)
+	*p = x
+	return p
+}
+
+func (x DocumentKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DocumentKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_waggle_v1_task_proto_enumTypes[2].Descriptor()
+}
+
+func (DocumentKind) Type() protoreflect.EnumType {
+	return &file_waggle_v1_task_proto_enumTypes[2]
+}
+
+func (x DocumentKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DocumentKind.Descriptor instead.
+func (DocumentKind) EnumDescriptor() ([]byte, []int) {
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{2}
+}
+
 // FailureReason is why an attempt failed; its scope decides what that costs. The number gives the scope, also for later
 // values: 1 to 99 TASK, 100 to 199 HOST, 200 to 299 COLLECTOR, from 300 URL. With a retry_after, a failure of TASK or URL
 // scope counts as one of HOST scope.
@@ -306,11 +371,11 @@ func (x FailureReason) String() string {
 }
 
 func (FailureReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_waggle_v1_task_proto_enumTypes[2].Descriptor()
+	return file_waggle_v1_task_proto_enumTypes[3].Descriptor()
 }
 
 func (FailureReason) Type() protoreflect.EnumType {
-	return &file_waggle_v1_task_proto_enumTypes[2]
+	return &file_waggle_v1_task_proto_enumTypes[3]
 }
 
 func (x FailureReason) Number() protoreflect.EnumNumber {
@@ -319,7 +384,7 @@ func (x FailureReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FailureReason.Descriptor instead.
 func (FailureReason) EnumDescriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 // Relation is how a page leads to an item.
@@ -368,11 +433,11 @@ func (x Relation) String() string {
 }
 
 func (Relation) Descriptor() protoreflect.EnumDescriptor {
-	return file_waggle_v1_task_proto_enumTypes[3].Descriptor()
+	return file_waggle_v1_task_proto_enumTypes[4].Descriptor()
 }
 
 func (Relation) Type() protoreflect.EnumType {
-	return &file_waggle_v1_task_proto_enumTypes[3]
+	return &file_waggle_v1_task_proto_enumTypes[4]
 }
 
 func (x Relation) Number() protoreflect.EnumNumber {
@@ -381,7 +446,7 @@ func (x Relation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Relation.Descriptor instead.
 func (Relation) EnumDescriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 // FilterReason is why `follow` of a source rejects an item. The first that applies is given.
@@ -433,11 +498,11 @@ func (x FilterReason) String() string {
 }
 
 func (FilterReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_waggle_v1_task_proto_enumTypes[4].Descriptor()
+	return file_waggle_v1_task_proto_enumTypes[5].Descriptor()
 }
 
 func (FilterReason) Type() protoreflect.EnumType {
-	return &file_waggle_v1_task_proto_enumTypes[4]
+	return &file_waggle_v1_task_proto_enumTypes[5]
 }
 
 func (x FilterReason) Number() protoreflect.EnumNumber {
@@ -446,7 +511,7 @@ func (x FilterReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FilterReason.Descriptor instead.
 func (FilterReason) EnumDescriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 // DiscoverCode is the result of a discovered item. None of them fails a report.
@@ -503,11 +568,11 @@ func (x DiscoverCode) String() string {
 }
 
 func (DiscoverCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_waggle_v1_task_proto_enumTypes[5].Descriptor()
+	return file_waggle_v1_task_proto_enumTypes[6].Descriptor()
 }
 
 func (DiscoverCode) Type() protoreflect.EnumType {
-	return &file_waggle_v1_task_proto_enumTypes[5]
+	return &file_waggle_v1_task_proto_enumTypes[6]
 }
 
 func (x DiscoverCode) Number() protoreflect.EnumNumber {
@@ -516,7 +581,7 @@ func (x DiscoverCode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DiscoverCode.Descriptor instead.
 func (DiscoverCode) EnumDescriptor() ([]byte, []int) {
-	return file_waggle_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_waggle_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 // Task is one record with the identity (scope, queue, key): one thing to fetch, once or repeatedly.
@@ -1611,7 +1676,11 @@ type Succeeded struct {
 	// not known.
 	NextCrawlDelay *durationpb.Duration `protobuf:"bytes,8,opt,name=next_crawl_delay,json=nextCrawlDelay,proto3" json:"next_crawl_delay,omitempty"`
 	// A message for people, shown in the task's history: what of the page could not be read. At most 1 KiB of UTF-8.
-	Message       string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	// What was read, for the history of the source: a document without what its kind is for makes it EMPTY. UNSPECIFIED: not known.
+	Document DocumentKind `protobuf:"varint,20,opt,name=document,proto3,enum=waggle.v1.DocumentKind" json:"document,omitempty"`
+	// True: the document was cut off or damaged, and only its first part was read.
+	BrokenOff     bool `protobuf:"varint,21,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1707,6 +1776,20 @@ func (x *Succeeded) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *Succeeded) GetDocument() DocumentKind {
+	if x != nil {
+		return x.Document
+	}
+	return DocumentKind_DOCUMENT_KIND_UNSPECIFIED
+}
+
+func (x *Succeeded) GetBrokenOff() bool {
+	if x != nil {
+		return x.BrokenOff
+	}
+	return false
 }
 
 // Failed ends an attempt without success. The scope of its reason decides what it costs.
@@ -2258,7 +2341,7 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\tsucceeded\x18\x01 \x01(\v2\x14.waggle.v1.SucceededH\x00R\tsucceeded\x12+\n" +
 	"\x06failed\x18\x02 \x01(\v2\x11.waggle.v1.FailedH\x00R\x06failed\x121\n" +
 	"\breleased\x18\x03 \x01(\v2\x13.waggle.v1.ReleasedH\x00R\breleasedB\b\n" +
-	"\x06result\"\xa7\x03\n" +
+	"\x06result\"\xfb\x03\n" +
 	"\tSucceeded\x12\x1f\n" +
 	"\vhttp_status\x18\x01 \x01(\x05R\n" +
 	"httpStatus\x12\x14\n" +
@@ -2272,7 +2355,10 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\vqueue_delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"queueDelay\x12C\n" +
 	"\x10next_crawl_delay\x18\b \x01(\v2\x19.google.protobuf.DurationR\x0enextCrawlDelay\x12\x18\n" +
-	"\amessage\x18\t \x01(\tR\amessageB\n" +
+	"\amessage\x18\t \x01(\tR\amessage\x123\n" +
+	"\bdocument\x18\x14 \x01(\x0e2\x17.waggle.v1.DocumentKindR\bdocument\x12\x1d\n" +
+	"\n" +
+	"broken_off\x18\x15 \x01(\bR\tbrokenOffB\n" +
 	"\n" +
 	"\b_changedB\a\n" +
 	"\x05_memo\"\xcd\x02\n" +
@@ -2332,7 +2418,14 @@ const file_waggle_v1_task_proto_rawDesc = "" +
 	"\x16ATTEMPT_RESULT_EXPIRED\x10\x04\x12\x1a\n" +
 	"\x16ATTEMPT_RESULT_REVOKED\x10\x05\x12\x1b\n" +
 	"\x17ATTEMPT_RESULT_CANCELED\x10\x06\x12\x17\n" +
-	"\x13ATTEMPT_RESULT_HELD\x10\a*\x9c\x06\n" +
+	"\x13ATTEMPT_RESULT_HELD\x10\a*\xaa\x01\n" +
+	"\fDocumentKind\x12\x1d\n" +
+	"\x19DOCUMENT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12DOCUMENT_KIND_FEED\x10\x01\x12\x19\n" +
+	"\x15DOCUMENT_KIND_SITEMAP\x10\x02\x12\x16\n" +
+	"\x12DOCUMENT_KIND_PAGE\x10\x03\x12\x17\n" +
+	"\x13DOCUMENT_KIND_OTHER\x10\x04\x12\x17\n" +
+	"\x13DOCUMENT_KIND_EMPTY\x10\x05*\x9c\x06\n" +
 	"\rFailureReason\x12\x1e\n" +
 	"\x1aFAILURE_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FAILURE_REASON_NOT_FOUND\x10\x01\x12\x1c\n" +
@@ -2395,81 +2488,83 @@ func file_waggle_v1_task_proto_rawDescGZIP() []byte {
 	return file_waggle_v1_task_proto_rawDescData
 }
 
-var file_waggle_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_waggle_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_waggle_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_waggle_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                // 0: waggle.v1.TaskState
 	(AttemptResult)(0),            // 1: waggle.v1.AttemptResult
-	(FailureReason)(0),            // 2: waggle.v1.FailureReason
-	(Relation)(0),                 // 3: waggle.v1.Relation
-	(FilterReason)(0),             // 4: waggle.v1.FilterReason
-	(DiscoverCode)(0),             // 5: waggle.v1.DiscoverCode
-	(*Task)(nil),                  // 6: waggle.v1.Task
-	(*Cancellation)(nil),          // 7: waggle.v1.Cancellation
-	(*TaskCounts)(nil),            // 8: waggle.v1.TaskCounts
-	(*TaskError)(nil),             // 9: waggle.v1.TaskError
-	(*Attempt)(nil),               // 10: waggle.v1.Attempt
-	(*Lease)(nil),                 // 11: waggle.v1.Lease
-	(*LeaseHolder)(nil),           // 12: waggle.v1.LeaseHolder
-	(*Outcome)(nil),               // 13: waggle.v1.Outcome
-	(*Succeeded)(nil),             // 14: waggle.v1.Succeeded
-	(*Failed)(nil),                // 15: waggle.v1.Failed
-	(*Released)(nil),              // 16: waggle.v1.Released
-	(*DiscoveredItem)(nil),        // 17: waggle.v1.DiscoveredItem
-	(*DiscoverSummary)(nil),       // 18: waggle.v1.DiscoverSummary
-	(*DiscoverResult)(nil),        // 19: waggle.v1.DiscoverResult
-	nil,                           // 20: waggle.v1.Task.MetadataEntry
-	nil,                           // 21: waggle.v1.DiscoveredItem.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(DocumentKind)(0),             // 2: waggle.v1.DocumentKind
+	(FailureReason)(0),            // 3: waggle.v1.FailureReason
+	(Relation)(0),                 // 4: waggle.v1.Relation
+	(FilterReason)(0),             // 5: waggle.v1.FilterReason
+	(DiscoverCode)(0),             // 6: waggle.v1.DiscoverCode
+	(*Task)(nil),                  // 7: waggle.v1.Task
+	(*Cancellation)(nil),          // 8: waggle.v1.Cancellation
+	(*TaskCounts)(nil),            // 9: waggle.v1.TaskCounts
+	(*TaskError)(nil),             // 10: waggle.v1.TaskError
+	(*Attempt)(nil),               // 11: waggle.v1.Attempt
+	(*Lease)(nil),                 // 12: waggle.v1.Lease
+	(*LeaseHolder)(nil),           // 13: waggle.v1.LeaseHolder
+	(*Outcome)(nil),               // 14: waggle.v1.Outcome
+	(*Succeeded)(nil),             // 15: waggle.v1.Succeeded
+	(*Failed)(nil),                // 16: waggle.v1.Failed
+	(*Released)(nil),              // 17: waggle.v1.Released
+	(*DiscoveredItem)(nil),        // 18: waggle.v1.DiscoveredItem
+	(*DiscoverSummary)(nil),       // 19: waggle.v1.DiscoverSummary
+	(*DiscoverResult)(nil),        // 20: waggle.v1.DiscoverResult
+	nil,                           // 21: waggle.v1.Task.MetadataEntry
+	nil,                           // 22: waggle.v1.DiscoveredItem.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
 }
 var file_waggle_v1_task_proto_depIdxs = []int32{
 	0,  // 0: waggle.v1.Task.state:type_name -> waggle.v1.TaskState
-	22, // 1: waggle.v1.Task.due_time:type_name -> google.protobuf.Timestamp
-	20, // 2: waggle.v1.Task.metadata:type_name -> waggle.v1.Task.MetadataEntry
-	9,  // 3: waggle.v1.Task.last_error:type_name -> waggle.v1.TaskError
-	22, // 4: waggle.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	22, // 5: waggle.v1.Task.settle_time:type_name -> google.protobuf.Timestamp
-	12, // 6: waggle.v1.Task.holder:type_name -> waggle.v1.LeaseHolder
-	10, // 7: waggle.v1.Task.history:type_name -> waggle.v1.Attempt
-	7,  // 8: waggle.v1.Task.cancellation:type_name -> waggle.v1.Cancellation
-	3,  // 9: waggle.v1.Task.relation:type_name -> waggle.v1.Relation
-	23, // 10: waggle.v1.Task.fetch_duration:type_name -> google.protobuf.Duration
-	22, // 11: waggle.v1.Cancellation.time:type_name -> google.protobuf.Timestamp
+	23, // 1: waggle.v1.Task.due_time:type_name -> google.protobuf.Timestamp
+	21, // 2: waggle.v1.Task.metadata:type_name -> waggle.v1.Task.MetadataEntry
+	10, // 3: waggle.v1.Task.last_error:type_name -> waggle.v1.TaskError
+	23, // 4: waggle.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	23, // 5: waggle.v1.Task.settle_time:type_name -> google.protobuf.Timestamp
+	13, // 6: waggle.v1.Task.holder:type_name -> waggle.v1.LeaseHolder
+	11, // 7: waggle.v1.Task.history:type_name -> waggle.v1.Attempt
+	8,  // 8: waggle.v1.Task.cancellation:type_name -> waggle.v1.Cancellation
+	4,  // 9: waggle.v1.Task.relation:type_name -> waggle.v1.Relation
+	24, // 10: waggle.v1.Task.fetch_duration:type_name -> google.protobuf.Duration
+	23, // 11: waggle.v1.Cancellation.time:type_name -> google.protobuf.Timestamp
 	1,  // 12: waggle.v1.TaskError.result:type_name -> waggle.v1.AttemptResult
-	2,  // 13: waggle.v1.TaskError.reason:type_name -> waggle.v1.FailureReason
-	22, // 14: waggle.v1.TaskError.time:type_name -> google.protobuf.Timestamp
-	22, // 15: waggle.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
-	22, // 16: waggle.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
+	3,  // 13: waggle.v1.TaskError.reason:type_name -> waggle.v1.FailureReason
+	23, // 14: waggle.v1.TaskError.time:type_name -> google.protobuf.Timestamp
+	23, // 15: waggle.v1.Attempt.start_time:type_name -> google.protobuf.Timestamp
+	23, // 16: waggle.v1.Attempt.end_time:type_name -> google.protobuf.Timestamp
 	1,  // 17: waggle.v1.Attempt.result:type_name -> waggle.v1.AttemptResult
-	2,  // 18: waggle.v1.Attempt.reason:type_name -> waggle.v1.FailureReason
-	23, // 19: waggle.v1.Attempt.fetch_duration:type_name -> google.protobuf.Duration
-	23, // 20: waggle.v1.Lease.duration:type_name -> google.protobuf.Duration
-	23, // 21: waggle.v1.LeaseHolder.age:type_name -> google.protobuf.Duration
-	23, // 22: waggle.v1.LeaseHolder.remaining:type_name -> google.protobuf.Duration
-	14, // 23: waggle.v1.Outcome.succeeded:type_name -> waggle.v1.Succeeded
-	15, // 24: waggle.v1.Outcome.failed:type_name -> waggle.v1.Failed
-	16, // 25: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
-	23, // 26: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
-	17, // 27: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
-	23, // 28: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
-	23, // 29: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
-	2,  // 30: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
-	23, // 31: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
-	23, // 32: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
-	23, // 33: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
-	23, // 34: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
-	21, // 35: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
-	3,  // 36: waggle.v1.DiscoveredItem.relation:type_name -> waggle.v1.Relation
-	22, // 37: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
-	19, // 38: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
-	5,  // 39: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
-	4,  // 40: waggle.v1.DiscoverResult.filter_reason:type_name -> waggle.v1.FilterReason
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	3,  // 18: waggle.v1.Attempt.reason:type_name -> waggle.v1.FailureReason
+	24, // 19: waggle.v1.Attempt.fetch_duration:type_name -> google.protobuf.Duration
+	24, // 20: waggle.v1.Lease.duration:type_name -> google.protobuf.Duration
+	24, // 21: waggle.v1.LeaseHolder.age:type_name -> google.protobuf.Duration
+	24, // 22: waggle.v1.LeaseHolder.remaining:type_name -> google.protobuf.Duration
+	15, // 23: waggle.v1.Outcome.succeeded:type_name -> waggle.v1.Succeeded
+	16, // 24: waggle.v1.Outcome.failed:type_name -> waggle.v1.Failed
+	17, // 25: waggle.v1.Outcome.released:type_name -> waggle.v1.Released
+	24, // 26: waggle.v1.Succeeded.fetch_duration:type_name -> google.protobuf.Duration
+	18, // 27: waggle.v1.Succeeded.discovered:type_name -> waggle.v1.DiscoveredItem
+	24, // 28: waggle.v1.Succeeded.queue_delay:type_name -> google.protobuf.Duration
+	24, // 29: waggle.v1.Succeeded.next_crawl_delay:type_name -> google.protobuf.Duration
+	2,  // 30: waggle.v1.Succeeded.document:type_name -> waggle.v1.DocumentKind
+	3,  // 31: waggle.v1.Failed.reason:type_name -> waggle.v1.FailureReason
+	24, // 32: waggle.v1.Failed.retry_after:type_name -> google.protobuf.Duration
+	24, // 33: waggle.v1.Failed.fetch_duration:type_name -> google.protobuf.Duration
+	24, // 34: waggle.v1.Failed.queue_delay:type_name -> google.protobuf.Duration
+	24, // 35: waggle.v1.Released.delay:type_name -> google.protobuf.Duration
+	22, // 36: waggle.v1.DiscoveredItem.metadata:type_name -> waggle.v1.DiscoveredItem.MetadataEntry
+	4,  // 37: waggle.v1.DiscoveredItem.relation:type_name -> waggle.v1.Relation
+	23, // 38: waggle.v1.DiscoveredItem.modified_time:type_name -> google.protobuf.Timestamp
+	20, // 39: waggle.v1.DiscoverSummary.results:type_name -> waggle.v1.DiscoverResult
+	6,  // 40: waggle.v1.DiscoverResult.code:type_name -> waggle.v1.DiscoverCode
+	5,  // 41: waggle.v1.DiscoverResult.filter_reason:type_name -> waggle.v1.FilterReason
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_task_proto_init() }
@@ -2489,7 +2584,7 @@ func file_waggle_v1_task_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_waggle_v1_task_proto_rawDesc), len(file_waggle_v1_task_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -52,13 +52,14 @@ var policies = map[string]class{
 	pb.TaskService_RetryTasks_FullMethodName:   classSubmit, // as much work as a submit
 	pb.TaskService_RevokeLeases_FullMethodName: classSteer,
 
-	pb.SourceService_CreateSource_FullMethodName:   classSteer,
-	pb.SourceService_GetSource_FullMethodName:      classRead,
-	pb.SourceService_ListSources_FullMethodName:    classRead,
-	pb.SourceService_UpdateSource_FullMethodName:   classSteer,
-	pb.SourceService_ApplySources_FullMethodName:   classSubmit, // an import, not a switch
-	pb.SourceService_DeleteSources_FullMethodName:  classSteer,
-	pb.SourceService_TriggerSources_FullMethodName: classSteer,
+	pb.SourceService_CreateSource_FullMethodName:     classSteer,
+	pb.SourceService_GetSource_FullMethodName:        classRead,
+	pb.SourceService_GetSourceHistory_FullMethodName: classRead,
+	pb.SourceService_ListSources_FullMethodName:      classRead,
+	pb.SourceService_UpdateSource_FullMethodName:     classSteer,
+	pb.SourceService_ApplySources_FullMethodName:     classSubmit, // an import, not a switch
+	pb.SourceService_DeleteSources_FullMethodName:    classSteer,
+	pb.SourceService_TriggerSources_FullMethodName:   classSteer,
 
 	pb.QueueService_GetQueue_FullMethodName:        classRead,
 	pb.QueueService_ListQueues_FullMethodName:      classRead,

@@ -10,6 +10,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	"github.com/waggle-crawl/waggle/dispatch/engine"
+	"github.com/waggle-crawl/waggle/dispatch/history"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -72,7 +73,16 @@ func (c *checks) succeeded(s *pb.Succeeded) (*dispatch.Succeeded, refusedItems) 
 		NextCrawlDelay: c.duration(at+"next_crawl_delay", s.GetNextCrawlDelay(), 0, bounds.MaxEvery),
 		Message:        c.text(at+"message", s.GetMessage(), bounds.MaxMessageLength),
 		Discovered:     items,
+		Document:       document(s.GetDocument()), BrokenOff: s.GetBrokenOff(),
 	}, refused
+}
+
+// document is a kind of document; one of a later version is not known.
+func document(kind pb.DocumentKind) history.Document {
+	if kind < pb.DocumentKind_DOCUMENT_KIND_UNSPECIFIED || kind > pb.DocumentKind_DOCUMENT_KIND_EMPTY {
+		return history.Unknown
+	}
+	return history.Document(kind)
 }
 
 func (c *checks) failed(f *pb.Failed) *dispatch.Failed {

@@ -100,7 +100,7 @@ func readers() []reader {
 			}
 			return wantSpec(t, req.GetSpec().GetId(), &spec)
 		}),
-		reads(wire.GetSource),
+		reads(wire.GetSource), reads(wire.GetSourceHistory),
 		lists(func(req *pb.ListSourcesRequest) error { _, err := wire.ListSources(req); return err }),
 		answers(readUpdate, "spec"),
 		answers(readApplication, "specs"),

@@ -38,10 +38,10 @@ func ListSources(req *pb.ListSourcesRequest) (SourceFilter, error) {
 	var c checks
 	c.conditions(req)
 	f := c.sourceFilter(req.GetFilter())
-	f.Query.Health = list(&c, "health", req.GetHealth(), 0, 6, func(field string, health pb.SourceHealth) operate.SourceHealth {
+	f.Query.Health = list(&c, "health", req.GetHealth(), 0, 8, func(field string, health pb.SourceHealth) operate.SourceHealth {
 		return operate.SourceHealth(named(&c, field, health, "must name a health"))
 	})
-	f.Query.Gates, f.Query.Errors = req.GetGates(), req.GetGates()
+	f.Query.Gates, f.Query.Errors, f.Query.Histories = req.GetGates(), req.GetGates(), req.GetGates()
 	return f, c.err()
 }
 
@@ -214,17 +214,56 @@ func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, CollectorUnknown: s.CollectorUnknown,
 		Rates: toRates(s.Rates, s.Outstanding),
 	}
-	for reason, n := range s.Filtered {
-		if n > 0 {
-			out.Filtered = append(out.Filtered, &pb.FilteredLinks{Reason: pb.FilterReason(reason), Count: n}) //nolint:gosec // of few
-		}
-	}
+	out.Filtered = toFiltered(s.Filtered)
 	out.ReleasedTasks = each(s.Released, toReleased)
 	for _, m := range s.Moves {
 		out.Moves = append(out.Moves, &pb.SeedMove{SeedUrl: m.Seed, MovedTo: m.To, MovedForGoodTo: m.Lasting, Away: m.Away})
 	}
+	out.LastNewTime, out.UsualGap, out.EmptyCycles, out.NewByDay = toTime(s.LastNew), toDuration(s.UsualGap), s.EmptyCycles, v.NewByDay
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}
+	}
+	return out
+}
+
+func toFiltered(filtered dispatch.Filtered) (out []*pb.FilteredLinks) {
+	for reason, n := range filtered {
+		if n > 0 {
+			out = append(out, &pb.FilteredLinks{Reason: pb.FilterReason(reason), Count: n}) //nolint:gosec // of few
+		}
+	}
+	return out
+}
+
+// GetSourceHistory checks a GetSourceHistoryRequest.
+func GetSourceHistory(req *pb.GetSourceHistoryRequest) error {
+	var c checks
+	c.id("id", req.GetId())
+	return c.err()
+}
+
+// SourceHistory converts what is remembered of a source.
+func SourceHistory(v *operate.SourceView) *pb.GetSourceHistoryResponse {
+	out := &pb.GetSourceHistoryResponse{Source: Source(v)}
+	h := v.Status.History
+	if h == nil {
+		return out
+	}
+	for i := range h.Cycles {
+		c := &h.Cycles[i]
+		out.Cycles = append(out.Cycles, &pb.SourceCycle{
+			EndTime: toTime(c.Ended), Failed: c.Failed, Reason: pb.FailureReason(c.Reason), HttpStatus: int32(c.HTTPStatus),
+			FetchDuration: toDuration(c.Duration), Bytes: c.Bytes, Document: pb.DocumentKind(c.Document), Unchanged: c.Unchanged,
+			BrokenOff: c.BrokenOff, Found: c.Found, New: c.New, Filtered: toFiltered(c.Filtered),
+		})
+	}
+	for i := range h.Days {
+		d := &h.Days[i]
+		day := &pb.SourceDay{BeginTime: toTime(d.Date), Cycles: d.Cycles, Pages: d.Pages, New: d.New, Kibibytes: d.Bytes >> 10}
+		for _, f := range d.Failed {
+			day.Failed = append(day.Failed, &pb.FailedAttempts{Reason: pb.FailureReason(f.Reason), Count: f.Count})
+		}
+		out.Days = append(out.Days, day)
 	}
 	return out
 }

@@ -43,6 +43,7 @@ func (c *checks) spec(s *pb.SourceSpec) dispatch.SourceSpec {
 		Retry:         c.retry(s.GetRetry()),
 		Remember:      c.duration("spec.remember", s.GetRemember(), minRemember, bounds.MaxRemember),
 		RevisitAfter:  c.duration("spec.revisit_after", s.GetRevisitAfter(), time.Second, bounds.MaxRemember),
+		QuietAfter:    c.duration("spec.quiet_after", s.GetQuietAfter(), time.Minute, bounds.MaxRemember),
 		Follow:        c.follow(s.GetFollow()),
 		Metadata:      c.metadata("spec.metadata", s.GetMetadata()),
 
@@ -78,7 +79,7 @@ func toSpec(id string, s *dispatch.SourceSpec) *pb.SourceSpec {
 		Id: id, DisplayName: s.DisplayName, Labels: s.Labels, Scope: s.Scope, Pool: s.Pool, CanonicalRules: int32(s.CanonicalRules),
 		Schedule: toSchedule(s.Schedule), FirstCrawl: pb.FirstCrawl_FIRST_CRAWL_NOW, Priority: new(int32(s.Priority)),
 		LeaseDuration: toDuration(s.LeaseDuration), MaxHold: toDuration(s.MaxHold), Retry: toRetry(s.Retry),
-		Remember: toDuration(s.Remember), RevisitAfter: toDuration(s.RevisitAfter), Follow: toFollow(s.Follow),
+		Remember: toDuration(s.Remember), RevisitAfter: toDuration(s.RevisitAfter), QuietAfter: toDuration(s.QuietAfter), Follow: toFollow(s.Follow),
 		Metadata: s.Metadata, Payload: s.Payload,
 	}
 	if s.FirstCrawl == dispatch.FirstCrawlSpread {

@@ -23,7 +23,7 @@ import (
 // New makes the commands.
 func New(o *client.Options) *cobra.Command {
 	return o.Group(&cobra.Command{Use: "source", Short: "Register, change and list sources"},
-		newSourceCreate(o), newSourceGet(o), newSourceList(o), newSourceUpdate(o),
+		newSourceCreate(o), newSourceGet(o), newSourceHistory(o), newSourceList(o), newSourceUpdate(o),
 		newSourceDelete(o), newSourceTrigger(o),
 		sourceimport.New(o), newSourceExport(o), newSourceWait(o),
 	)
@@ -56,7 +56,12 @@ how many links were not followed, and why (FILTERED): NO_RULE (the source follow
   FAILING     the last attempts of a seed failed, since its last success
   BACKED_OFF  its seeds failed cycle after cycle, so the next cycle is delayed
   HELD        a hold stops it, or each of its seeds is canceled
-  STUCK       a seed is due, and what keeps it does not end by itself`,
+  STUCK       a seed is due, and what keeps it does not end by itself
+  EMPTY       the last two documents or more had no entries, or no bytes
+  QUIET       it succeeds, and nothing was new for 5 of its usual gaps, a day and
+              3 intervals, or for --quiet-after of it
+
+NEW BY DAY draws the new entries of the last two weeks, today last: waggle source history shows more.`,
 	}
 	flags := cmd.Flags()
 	client.FilterVars(flags, filter, "sources", "prefix", "pool", "label")

@@ -33,9 +33,9 @@ created source news.example: 1 seed, every 10m, follow hosts of the seeds, to de
 created source api: 0 seeds, cron 0 6 * * * Europe/Berlin, follow items of feeds, no links
 `)
 	clitest.WantOutput(t, anyHealth(clitest.Command(t, env, "source", "list")), `
-SOURCE        NAME  POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  CANCELED  FILTERED  NEXT DUE  LAST SUCCESS  WHY
-api           -     eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0         0  -         -         -             -
-news.example  -     default  every 10m                     OK              0      1       0     0     0         0  -         AGO       -             NO_COLLECTOR no active collector takes tasks of pool "default"
+SOURCE        NAME  POOL     SCHEDULE                      HEALTH  SCHEDULED  READY  LEASED  DONE  DEAD  CANCELED  FILTERED  NEXT DUE  LAST SUCCESS  LAST NEW  NEW BY DAY  WHY
+api           -     eu       cron 0 6 * * * Europe/Berlin  OK              0      0       0     0     0         0  -         -         -             -         -           -
+news.example  -     default  every 10m                     OK              0      1       0     0     0         0  -         AGO       -             -         -           NO_COLLECTOR no active collector takes tasks of pool "default"
 `)
 	clitest.WantOutput(t, clitest.Command(t, env, "source", "list", "--pool", "default", "--label", "team=b"), "no such sources\n")
 	clitest.WantOutput(t, anyHealth(withoutLag(clitest.Command(t, env, "source", "get", "news.example"))), `
@@ -55,6 +55,7 @@ Unfinished    1 task
 Next due      AGO (TIME)
 Waits for     NO_COLLECTOR no active collector takes tasks of pool "default"
 Last success  -
+Last new      -
 Created       AGO (TIME)
 Version       1, etag "1-TAG"
 `)

@@ -48,6 +48,7 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	cli.DurationVar(fs, &spec.Retry.MaxBackoff, "max-backoff", "longest wait between attempts (default 1h)")
 	cli.DurationVar(fs, &spec.Remember, "remember", "how long a settled task is remembered (default 30d)")
 	cli.DurationVar(fs, &spec.RevisitAfter, "revisit-after", "a task done longer ago than this is due again when met (default never)")
+	cli.DurationVar(fs, &spec.QuietAfter, "quiet-after", "nothing new for so long makes it QUIET (default 5 usual gaps)")
 	fs.Int64Var(spec.MaxOutstanding, "max-outstanding", 0, "`number` of submitted and discovered tasks that may wait, per shard (default no limit)")
 	cli.PairsVar(fs, &spec.Metadata, "metadata", "handed out with every task; may be repeated")
 }

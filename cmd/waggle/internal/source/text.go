@@ -14,13 +14,14 @@ import (
 
 func writeSources(out io.Writer, now time.Time, sources []*pb.Source, none string) {
 	t := human.NewTable("SOURCE^14", "NAME/13~10", "POOL/4^8", "SCHEDULE/5~10", "HEALTH", ">SCHEDULED/8", ">READY/9", ">LEASED/10", ">DONE/7", ">DEAD/11",
-		">CANCELED/2", "FILTERED/1~10", "NEXT DUE/6", "LAST SUCCESS/3", "WHY/12~24")
+		">CANCELED/2", "FILTERED/1~10", "NEXT DUE/6", "LAST SUCCESS/3", "LAST NEW/8", "NEW BY DAY/1", "WHY/12~24")
 	for _, s := range sources {
 		status := s.GetStatus()
 		tasks := status.GetTasks()
 		t.Row(s.GetId(), s.GetSpec().GetDisplayName(), s.GetSpec().GetPool(), scheduleText(s.GetSpec().GetSchedule()), human.Word(status.GetHealth(), "SOURCE_HEALTH_"),
 			human.Count(tasks.GetScheduled()), human.Count(tasks.GetReady()), human.Count(tasks.GetLeased()), human.Count(tasks.GetDone()), human.Count(tasks.GetDead()), human.Count(tasks.GetCanceled()),
-			filteredText(status.GetFiltered()), human.Since(now, status.GetNextDueTime()), human.Since(now, status.GetLastSuccessTime()), healthWhy(now, status))
+			filteredText(status.GetFiltered()), human.Since(now, status.GetNextDueTime()), human.Since(now, status.GetLastSuccessTime()), human.Since(now, status.GetLastNewTime()), spark(status.GetNewByDay()),
+			healthWhy(now, status))
 	}
 	t.Write(out, none)
 }
@@ -38,6 +39,8 @@ func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	why.AddIf(status.GetConsecutiveFailures() > 0, "%s in a row", human.Plural(status.GetConsecutiveFailures(), "failure"))
 	why.AddIf(status.GetLastError() != nil, "%s", describe.Error(status.GetLastError()))
 	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE, "due for %s", human.Span(status.GetLag().AsDuration()))
+	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_EMPTY, "%s", describe.Empty(status))
+	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_QUIET, "%s", describe.Quiet(now, status))
 	// Holds on the source itself have been written.
 	gates := slices.DeleteFunc(slices.Clone(status.GetGates()), func(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_SOURCE_HELD })
 	if len(gates) == 1 {
@@ -81,6 +84,7 @@ func writeSpec(sh *human.Sheet, s *pb.Source) {
 	sh.Line("Retry", retryText(spec.GetRetry()))
 	sh.Line("Remember", human.DurationOr(spec.GetRemember(), ""))
 	sh.Line("Revisit after", human.DurationOr(spec.GetRevisitAfter(), ""))
+	sh.Line("Quiet after", human.DurationOr(spec.GetQuietAfter(), ""))
 	sh.LineIf(spec.MaxOutstanding != nil, "Outstanding", "at most %s", human.Count(spec.GetMaxOutstanding()))
 	sh.Line("Metadata", human.Pairs(spec.GetMetadata()))
 	sh.LineIf(len(spec.GetPayload()) > 0, "Payload", "%s", human.Bytes(len(spec.GetPayload())))
@@ -134,7 +138,7 @@ func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds 
 		sh.Line(name, text.Text())
 		name = ""
 	}
-	sh.Line("Last success", human.SinceAt(now, status.GetLastSuccessTime()))
+	writeNews(sh, now, status)
 	failed, last := status.GetLastFailureTime(), status.GetLastError()
 	sh.LineIf(failed != nil, "Last failure", "%s, now %s in a row", human.SinceAt(now, failed), human.Count(status.GetConsecutiveFailures()))
 	sh.LineIf(last != nil, "Last error", "%s, %s", describe.Error(last), human.Since(now, last.GetTime()))

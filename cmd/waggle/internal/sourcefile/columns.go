@@ -61,6 +61,7 @@ func Columns() []Column {
 		{"max_backoff", "longest wait between attempts", "retry.max_backoff"},
 		{"remember", "how long a settled task is remembered", "remember"},
 		{"revisit_after", "a task done longer ago is due again when met", "revisit_after"},
+		{"quiet_after", "nothing new for so long makes it QUIET", "quiet_after"},
 		{"max_outstanding", "tasks that may wait, per shard", "max_outstanding"},
 	}
 }

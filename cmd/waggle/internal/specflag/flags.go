@@ -114,7 +114,7 @@ func CopyField(into, from proto.Message, path string) {
 var Fields = map[string]string{
 	"display_name": "display-name", "labels": "label", "scope": "scope", "pool": "pool", "priority": "priority",
 	"canonical_rules": "canonical-rules", "seeds": "seed", "first_crawl": "first-crawl", "lease_duration": "lease",
-	"max_hold": "max-hold", "remember": "remember", "revisit_after": "revisit-after", "max_outstanding": "max-outstanding", "metadata": "metadata",
+	"max_hold": "max-hold", "remember": "remember", "revisit_after": "revisit-after", "quiet_after": "quiet-after", "max_outstanding": "max-outstanding", "metadata": "metadata",
 	"schedule.every": "every", "schedule.cron": "cron", "schedule.adaptive": "adaptive", "schedule.jitter": "jitter",
 	"schedule.time_zone": "time-zone", "schedule.revisit": "revisit",
 	"retry.max_attempts": "max-attempts", "retry.max_expirations": "max-expirations", "retry.max_throttled": "max-throttled",

@@ -67,6 +67,10 @@ func (l *look) source(f *pb.Finding, s *pb.Source) string {
 		return fmt.Sprintf("%s: %s of %s dead", text, human.Count(tasks.GetDead()), human.Plural(tasks.GetDead()+tasks.GetDone(), "settled task"))
 	case pb.FindingKind_FINDING_KIND_MOVED:
 		return moved(f, status)
+	case pb.FindingKind_FINDING_KIND_EMPTY:
+		return text + ": " + describe.Empty(status)
+	case pb.FindingKind_FINDING_KIND_QUIET:
+		return text + ": " + describe.Quiet(l.now, status)
 	case pb.FindingKind_FINDING_KIND_NEVER:
 		return strings.TrimSuffix(text+": no success in "+human.Span(l.now.Sub(f.GetSinceTime().AsTime()))+", "+why, ", ")
 	default:

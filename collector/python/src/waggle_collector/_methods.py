@@ -155,6 +155,10 @@ class Methods:
         """GetSource returns a source with its status. Changes nothing."""
         return self._call("/waggle.v1.SourceService/GetSource", request, v1.GetSourceResponse, timeout)
 
+    def GetSourceHistory(self, request: v1.GetSourceHistoryRequest, timeout: float = 30) -> v1.GetSourceHistoryResponse:
+        """GetSourceHistory returns what is remembered of the crawls of a source. Changes nothing."""
+        return self._call("/waggle.v1.SourceService/GetSourceHistory", request, v1.GetSourceHistoryResponse, timeout)
+
     def ListSources(self, request: v1.ListSourcesRequest, timeout: float = 30) -> v1.ListSourcesResponse:
         """ListSources lists sources by id. Changes nothing."""
         return self._call("/waggle.v1.SourceService/ListSources", request, v1.ListSourcesResponse, timeout)
@@ -352,6 +356,10 @@ class AsyncMethods:
     async def GetSource(self, request: v1.GetSourceRequest, timeout: float = 30) -> v1.GetSourceResponse:
         """GetSource returns a source with its status. Changes nothing."""
         return await self._call("/waggle.v1.SourceService/GetSource", request, v1.GetSourceResponse, timeout)
+
+    async def GetSourceHistory(self, request: v1.GetSourceHistoryRequest, timeout: float = 30) -> v1.GetSourceHistoryResponse:
+        """GetSourceHistory returns what is remembered of the crawls of a source. Changes nothing."""
+        return await self._call("/waggle.v1.SourceService/GetSourceHistory", request, v1.GetSourceHistoryResponse, timeout)
 
     async def ListSources(self, request: v1.ListSourcesRequest, timeout: float = 30) -> v1.ListSourcesResponse:
         """ListSources lists sources by id. Changes nothing."""

@@ -47,6 +47,8 @@ class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINDING_KIND_CLOCK: _ClassVar[FindingKind]
     FINDING_KIND_PAGES_FAIL: _ClassVar[FindingKind]
     FINDING_KIND_ROOM: _ClassVar[FindingKind]
+    FINDING_KIND_QUIET: _ClassVar[FindingKind]
+    FINDING_KIND_EMPTY: _ClassVar[FindingKind]
 
 class HeldKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -82,6 +84,8 @@ FINDING_KIND_CERTIFICATE: FindingKind
 FINDING_KIND_CLOCK: FindingKind
 FINDING_KIND_PAGES_FAIL: FindingKind
 FINDING_KIND_ROOM: FindingKind
+FINDING_KIND_QUIET: FindingKind
+FINDING_KIND_EMPTY: FindingKind
 HELD_KIND_UNSPECIFIED: HeldKind
 HELD_KIND_TASK: HeldKind
 HELD_KIND_SOURCE: HeldKind

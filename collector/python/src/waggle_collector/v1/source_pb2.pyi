@@ -30,6 +30,8 @@ class SourceHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SOURCE_HEALTH_BACKED_OFF: _ClassVar[SourceHealth]
     SOURCE_HEALTH_HELD: _ClassVar[SourceHealth]
     SOURCE_HEALTH_STUCK: _ClassVar[SourceHealth]
+    SOURCE_HEALTH_EMPTY: _ClassVar[SourceHealth]
+    SOURCE_HEALTH_QUIET: _ClassVar[SourceHealth]
 FIRST_CRAWL_UNSPECIFIED: FirstCrawl
 FIRST_CRAWL_NOW: FirstCrawl
 FIRST_CRAWL_SPREAD: FirstCrawl
@@ -40,6 +42,8 @@ SOURCE_HEALTH_FAILING: SourceHealth
 SOURCE_HEALTH_BACKED_OFF: SourceHealth
 SOURCE_HEALTH_HELD: SourceHealth
 SOURCE_HEALTH_STUCK: SourceHealth
+SOURCE_HEALTH_EMPTY: SourceHealth
+SOURCE_HEALTH_QUIET: SourceHealth
 
 class Source(_message.Message):
     __slots__ = ("id", "uid", "spec", "status", "etag", "version", "create_time", "update_time")
@@ -62,7 +66,7 @@ class Source(_message.Message):
     def __init__(self, id: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SourceSpec, _Mapping]] = ..., status: _Optional[_Union[SourceStatus, _Mapping]] = ..., etag: _Optional[str] = ..., version: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class SourceSpec(_message.Message):
-    __slots__ = ("id", "display_name", "labels", "scope", "seeds", "pool", "schedule", "first_crawl", "priority", "lease_duration", "max_hold", "retry", "remember", "revisit_after", "follow", "max_outstanding", "metadata", "payload", "canonical_rules")
+    __slots__ = ("id", "display_name", "labels", "scope", "seeds", "pool", "schedule", "first_crawl", "priority", "lease_duration", "max_hold", "retry", "remember", "revisit_after", "follow", "max_outstanding", "metadata", "payload", "canonical_rules", "quiet_after")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +100,7 @@ class SourceSpec(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     CANONICAL_RULES_FIELD_NUMBER: _ClassVar[int]
+    QUIET_AFTER_FIELD_NUMBER: _ClassVar[int]
     id: str
     display_name: str
     labels: _containers.ScalarMap[str, str]
@@ -115,7 +120,8 @@ class SourceSpec(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     payload: bytes
     canonical_rules: int
-    def __init__(self, id: _Optional[str] = ..., display_name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., scope: _Optional[str] = ..., seeds: _Optional[_Iterable[_Union[Seed, _Mapping]]] = ..., pool: _Optional[str] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., first_crawl: _Optional[_Union[FirstCrawl, str]] = ..., priority: _Optional[int] = ..., lease_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., remember: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., revisit_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., follow: _Optional[_Union[Follow, _Mapping]] = ..., max_outstanding: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., canonical_rules: _Optional[int] = ...) -> None: ...
+    quiet_after: _duration_pb2.Duration
+    def __init__(self, id: _Optional[str] = ..., display_name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., scope: _Optional[str] = ..., seeds: _Optional[_Iterable[_Union[Seed, _Mapping]]] = ..., pool: _Optional[str] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., first_crawl: _Optional[_Union[FirstCrawl, str]] = ..., priority: _Optional[int] = ..., lease_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., remember: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., revisit_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., follow: _Optional[_Union[Follow, _Mapping]] = ..., max_outstanding: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., canonical_rules: _Optional[int] = ..., quiet_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Seed(_message.Message):
     __slots__ = ("url", "key", "queue", "kind")
@@ -180,7 +186,7 @@ class Follow(_message.Message):
     def __init__(self, max_depth: _Optional[int] = ..., allow_hosts: _Optional[_Iterable[str]] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SourceStatus(_message.Message):
-    __slots__ = ("health", "holds", "breaker", "pending_versions", "tasks", "last_success_time", "consecutive_failures", "next_due_time", "lag", "limited", "last_error", "last_failure_time", "outstanding", "gates", "shortest_interval", "longest_interval", "canceled_seeds", "collector_unknown", "filtered", "released_tasks", "moves", "rates")
+    __slots__ = ("health", "holds", "breaker", "pending_versions", "tasks", "last_success_time", "consecutive_failures", "next_due_time", "lag", "limited", "last_error", "last_failure_time", "outstanding", "gates", "shortest_interval", "longest_interval", "canceled_seeds", "collector_unknown", "filtered", "released_tasks", "moves", "last_new_time", "usual_gap", "empty_cycles", "new_by_day", "rates")
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     BREAKER_FIELD_NUMBER: _ClassVar[int]
@@ -202,6 +208,10 @@ class SourceStatus(_message.Message):
     FILTERED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_TASKS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    LAST_NEW_TIME_FIELD_NUMBER: _ClassVar[int]
+    USUAL_GAP_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_CYCLES_FIELD_NUMBER: _ClassVar[int]
+    NEW_BY_DAY_FIELD_NUMBER: _ClassVar[int]
     RATES_FIELD_NUMBER: _ClassVar[int]
     health: SourceHealth
     holds: _containers.RepeatedCompositeFieldContainer[_hold_pb2.Hold]
@@ -224,8 +234,12 @@ class SourceStatus(_message.Message):
     filtered: _containers.RepeatedCompositeFieldContainer[FilteredLinks]
     released_tasks: _containers.RepeatedCompositeFieldContainer[ReleasedTask]
     moves: _containers.RepeatedCompositeFieldContainer[SeedMove]
+    last_new_time: _timestamp_pb2.Timestamp
+    usual_gap: _duration_pb2.Duration
+    empty_cycles: int
+    new_by_day: _containers.RepeatedScalarFieldContainer[int]
     rates: _rates_pb2.Rates
-    def __init__(self, health: _Optional[_Union[SourceHealth, str]] = ..., holds: _Optional[_Iterable[_Union[_hold_pb2.Hold, _Mapping]]] = ..., breaker: _Optional[_Union[Breaker, _Mapping]] = ..., pending_versions: _Optional[int] = ..., tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., last_success_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., consecutive_failures: _Optional[int] = ..., next_due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., limited: _Optional[int] = ..., last_error: _Optional[_Union[_task_pb2.TaskError, _Mapping]] = ..., last_failure_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., outstanding: _Optional[int] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., shortest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., longest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., canceled_seeds: _Optional[int] = ..., collector_unknown: bool = ..., filtered: _Optional[_Iterable[_Union[FilteredLinks, _Mapping]]] = ..., released_tasks: _Optional[_Iterable[_Union[ReleasedTask, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[SeedMove, _Mapping]]] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ...) -> None: ...
+    def __init__(self, health: _Optional[_Union[SourceHealth, str]] = ..., holds: _Optional[_Iterable[_Union[_hold_pb2.Hold, _Mapping]]] = ..., breaker: _Optional[_Union[Breaker, _Mapping]] = ..., pending_versions: _Optional[int] = ..., tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., last_success_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., consecutive_failures: _Optional[int] = ..., next_due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., limited: _Optional[int] = ..., last_error: _Optional[_Union[_task_pb2.TaskError, _Mapping]] = ..., last_failure_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., outstanding: _Optional[int] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., shortest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., longest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., canceled_seeds: _Optional[int] = ..., collector_unknown: bool = ..., filtered: _Optional[_Iterable[_Union[FilteredLinks, _Mapping]]] = ..., released_tasks: _Optional[_Iterable[_Union[ReleasedTask, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[SeedMove, _Mapping]]] = ..., last_new_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., usual_gap: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., empty_cycles: _Optional[int] = ..., new_by_day: _Optional[_Iterable[int]] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ...) -> None: ...
 
 class SeedMove(_message.Message):
     __slots__ = ("seed_url", "moved_to", "moved_for_good_to", "away")
@@ -268,3 +282,55 @@ class Breaker(_message.Message):
     given_up_cycles: int
     dead_seeds: int
     def __init__(self, given_up_cycles: _Optional[int] = ..., dead_seeds: _Optional[int] = ...) -> None: ...
+
+class SourceCycle(_message.Message):
+    __slots__ = ("end_time", "failed", "reason", "http_status", "fetch_duration", "bytes", "document", "unchanged", "broken_off", "found", "new", "filtered")
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HTTP_STATUS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_DURATION_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    BROKEN_OFF_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    NEW_FIELD_NUMBER: _ClassVar[int]
+    FILTERED_FIELD_NUMBER: _ClassVar[int]
+    end_time: _timestamp_pb2.Timestamp
+    failed: bool
+    reason: _task_pb2.FailureReason
+    http_status: int
+    fetch_duration: _duration_pb2.Duration
+    bytes: int
+    document: _task_pb2.DocumentKind
+    unchanged: bool
+    broken_off: bool
+    found: int
+    new: int
+    filtered: _containers.RepeatedCompositeFieldContainer[FilteredLinks]
+    def __init__(self, end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failed: bool = ..., reason: _Optional[_Union[_task_pb2.FailureReason, str]] = ..., http_status: _Optional[int] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., bytes: _Optional[int] = ..., document: _Optional[_Union[_task_pb2.DocumentKind, str]] = ..., unchanged: bool = ..., broken_off: bool = ..., found: _Optional[int] = ..., new: _Optional[int] = ..., filtered: _Optional[_Iterable[_Union[FilteredLinks, _Mapping]]] = ...) -> None: ...
+
+class SourceDay(_message.Message):
+    __slots__ = ("begin_time", "cycles", "pages", "new", "kibibytes", "failed")
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
+    CYCLES_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    NEW_FIELD_NUMBER: _ClassVar[int]
+    KIBIBYTES_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    begin_time: _timestamp_pb2.Timestamp
+    cycles: int
+    pages: int
+    new: int
+    kibibytes: int
+    failed: _containers.RepeatedCompositeFieldContainer[FailedAttempts]
+    def __init__(self, begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cycles: _Optional[int] = ..., pages: _Optional[int] = ..., new: _Optional[int] = ..., kibibytes: _Optional[int] = ..., failed: _Optional[_Iterable[_Union[FailedAttempts, _Mapping]]] = ...) -> None: ...
+
+class FailedAttempts(_message.Message):
+    __slots__ = ("reason", "count")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    reason: _task_pb2.FailureReason
+    count: int
+    def __init__(self, reason: _Optional[_Union[_task_pb2.FailureReason, str]] = ..., count: _Optional[int] = ...) -> None: ...

@@ -28,7 +28,7 @@ from waggle_collector.v1 import filter_pb2 as waggle_dot_v1_dot_filter__pb2
 from waggle_collector.v1 import source_pb2 as waggle_dot_v1_dot_source__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x16waggle/v1/source.proto\"V\n\x13\x43reateSourceRequest\x12#\n\x04spec\x18\x01 \x01(\x0b\x32\x15.waggle.v1.SourceSpec\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"K\n\x14\x43reateSourceResponse\x12!\n\x06source\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Source\x12\x10\n\x08warnings\x18\x02 \x03(\t\"\x1e\n\x10GetSourceRequest\x12\n\n\x02id\x18\x01 \x01(\t\"6\n\x11GetSourceResponse\x12!\n\x06source\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Source\"\xab\x01\n\x12ListSourcesRequest\x12!\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\'\n\x06health\x18\x02 \x03(\x0e\x32\x17.waggle.v1.SourceHealth\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x13\n\x0bwhole_specs\x18\x05 \x01(\x08\x12\r\n\x05gates\x18\x06 \x01(\x08\"R\n\x13ListSourcesResponse\x12\"\n\x07sources\x18\x01 \x03(\x0b\x32\x11.waggle.v1.Source\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xac\x01\n\x13UpdateSourceRequest\x12#\n\x04spec\x18\x01 \x01(\x0b\x32\x15.waggle.v1.SourceSpec\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\"\\\n\x14UpdateSourceResponse\x12!\n\x06source\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Source\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x03 \x01(\x08\"\x83\x01\n\x13\x41pplySourcesRequest\x12$\n\x05specs\x18\x01 \x03(\x0b\x32\x15.waggle.v1.SourceSpec\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0bkeep_absent\x18\x05 \x01(\x08\"?\n\x14\x41pplySourcesResponse\x12\'\n\x07results\x18\x01 \x03(\x0b\x32\x16.waggle.v1.ApplyResult\"\xc2\x01\n\x0b\x41pplyResult\x12\"\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x14.waggle.v1.ApplyCode\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12,\n\x0c\x65rror_reason\x18\x03 \x01(\x0e\x32\x16.waggle.v1.ErrorReason\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x16\n\x0e\x63hanged_fields\x18\x05 \x03(\t\x12\x13\n\x0blost_fields\x18\x06 \x03(\t\x12\x10\n\x08warnings\x18\x07 \x03(\t\"\x8d\x01\n\x14\x44\x65leteSourcesRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12!\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\n\n\x02\x62y\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\"{\n\x15\x44\x65leteSourcesResponse\x12\x0f\n\x07matched\x18\x01 \x01(\x05\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x05\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x13\n\x0bmissing_ids\x18\x04 \x03(\t\x12\x12\n\nsample_ids\x18\x05 \x03(\t\"\x9f\x01\n\x15TriggerSourcesRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12!\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x0f\n\x07revisit\x18\x05 \x01(\x08\x12\n\n\x02\x62y\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\"\x94\x01\n\x16TriggerSourcesResponse\x12\x0f\n\x07matched\x18\x01 \x01(\x05\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x05\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x13\n\x0bmissing_ids\x18\x04 \x03(\t\x12\x16\n\x0e\x63\x61nceled_seeds\x18\x06 \x01(\x03\x12\x12\n\nsample_ids\x18\x05 \x03(\t*\x89\x01\n\tApplyCode\x12\x1a\n\x16\x41PPLY_CODE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x41PPLY_CODE_CREATED\x10\x01\x12\x16\n\x12\x41PPLY_CODE_UPDATED\x10\x02\x12\x18\n\x14\x41PPLY_CODE_UNCHANGED\x10\x03\x12\x16\n\x12\x41PPLY_CODE_INVALID\x10\x04\x32\xc3\x04\n\rSourceService\x12O\n\x0c\x43reateSource\x12\x1e.waggle.v1.CreateSourceRequest\x1a\x1f.waggle.v1.CreateSourceResponse\x12\x46\n\tGetSource\x12\x1b.waggle.v1.GetSourceRequest\x1a\x1c.waggle.v1.GetSourceResponse\x12L\n\x0bListSources\x12\x1d.waggle.v1.ListSourcesRequest\x1a\x1e.waggle.v1.ListSourcesResponse\x12O\n\x0cUpdateSource\x12\x1e.waggle.v1.UpdateSourceRequest\x1a\x1f.waggle.v1.UpdateSourceResponse\x12O\n\x0c\x41pplySources\x12\x1e.waggle.v1.ApplySourcesRequest\x1a\x1f.waggle.v1.ApplySourcesResponse\x12R\n\rDeleteSources\x12\x1f.waggle.v1.DeleteSourcesRequest\x1a .waggle.v1.DeleteSourcesResponse\x12U\n\x0eTriggerSources\x12 .waggle.v1.TriggerSourcesRequest\x1a!.waggle.v1.TriggerSourcesResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ewaggle/v1/source_service.proto\x12\twaggle.v1\x1a google/protobuf/field_mask.proto\x1a\x1cwaggle/v1/error_reason.proto\x1a\x16waggle/v1/filter.proto\x1a\x16waggle/v1/source.proto\"V\n\x13\x43reateSourceRequest\x12#\n\x04spec\x18\x01 \x01(\x0b\x32\x15.waggle.v1.SourceSpec\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"K\n\x14\x43reateSourceResponse\x12!\n\x06source\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Source\x12\x10\n\x08warnings\x18\x02 \x03(\t\"\x1e\n\x10GetSourceRequest\x12\n\n\x02id\x18\x01 \x01(\t\"6\n\x11GetSourceResponse\x12!\n\x06source\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Source\"%\n\x17GetSourceHistoryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x89\x01\n\x18GetSourceHistoryResponse\x12!\n\x06source\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Source\x12&\n\x06\x63ycles\x18\x02 \x03(\x0b\x32\x16.waggle.v1.SourceCycle\x12\"\n\x04\x64\x61ys\x18\x03 \x03(\x0b\x32\x14.waggle.v1.SourceDay\"\xab\x01\n\x12ListSourcesRequest\x12!\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\'\n\x06health\x18\x02 \x03(\x0e\x32\x17.waggle.v1.SourceHealth\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x13\n\x0bwhole_specs\x18\x05 \x01(\x08\x12\r\n\x05gates\x18\x06 \x01(\x08\"R\n\x13ListSourcesResponse\x12\"\n\x07sources\x18\x01 \x03(\x0b\x32\x11.waggle.v1.Source\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xac\x01\n\x13UpdateSourceRequest\x12#\n\x04spec\x18\x01 \x01(\x0b\x32\x15.waggle.v1.SourceSpec\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\"\\\n\x14UpdateSourceResponse\x12!\n\x06source\x18\x01 \x01(\x0b\x32\x11.waggle.v1.Source\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x03 \x01(\x08\"\x83\x01\n\x13\x41pplySourcesRequest\x12$\n\x05specs\x18\x01 \x03(\x0b\x32\x15.waggle.v1.SourceSpec\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x13\n\x0bkeep_absent\x18\x05 \x01(\x08\"?\n\x14\x41pplySourcesResponse\x12\'\n\x07results\x18\x01 \x03(\x0b\x32\x16.waggle.v1.ApplyResult\"\xc2\x01\n\x0b\x41pplyResult\x12\"\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x14.waggle.v1.ApplyCode\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12,\n\x0c\x65rror_reason\x18\x03 \x01(\x0e\x32\x16.waggle.v1.ErrorReason\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x16\n\x0e\x63hanged_fields\x18\x05 \x03(\t\x12\x13\n\x0blost_fields\x18\x06 \x03(\t\x12\x10\n\x08warnings\x18\x07 \x03(\t\"\x8d\x01\n\x14\x44\x65leteSourcesRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12!\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\n\n\x02\x62y\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\"{\n\x15\x44\x65leteSourcesResponse\x12\x0f\n\x07matched\x18\x01 \x01(\x05\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x05\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x13\n\x0bmissing_ids\x18\x04 \x03(\t\x12\x12\n\nsample_ids\x18\x05 \x03(\t\"\x9f\x01\n\x15TriggerSourcesRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12!\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x11.waggle.v1.Filter\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x0f\n\x07revisit\x18\x05 \x01(\x08\x12\n\n\x02\x62y\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\"\x94\x01\n\x16TriggerSourcesResponse\x12\x0f\n\x07matched\x18\x01 \x01(\x05\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x05\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x13\n\x0bmissing_ids\x18\x04 \x03(\t\x12\x16\n\x0e\x63\x61nceled_seeds\x18\x06 \x01(\x03\x12\x12\n\nsample_ids\x18\x05 \x03(\t*\x89\x01\n\tApplyCode\x12\x1a\n\x16\x41PPLY_CODE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x41PPLY_CODE_CREATED\x10\x01\x12\x16\n\x12\x41PPLY_CODE_UPDATED\x10\x02\x12\x18\n\x14\x41PPLY_CODE_UNCHANGED\x10\x03\x12\x16\n\x12\x41PPLY_CODE_INVALID\x10\x04\x32\xa0\x05\n\rSourceService\x12O\n\x0c\x43reateSource\x12\x1e.waggle.v1.CreateSourceRequest\x1a\x1f.waggle.v1.CreateSourceResponse\x12\x46\n\tGetSource\x12\x1b.waggle.v1.GetSourceRequest\x1a\x1c.waggle.v1.GetSourceResponse\x12[\n\x10GetSourceHistory\x12\".waggle.v1.GetSourceHistoryRequest\x1a#.waggle.v1.GetSourceHistoryResponse\x12L\n\x0bListSources\x12\x1d.waggle.v1.ListSourcesRequest\x1a\x1e.waggle.v1.ListSourcesResponse\x12O\n\x0cUpdateSource\x12\x1e.waggle.v1.UpdateSourceRequest\x1a\x1f.waggle.v1.UpdateSourceResponse\x12O\n\x0c\x41pplySources\x12\x1e.waggle.v1.ApplySourcesRequest\x1a\x1f.waggle.v1.ApplySourcesResponse\x12R\n\rDeleteSources\x12\x1f.waggle.v1.DeleteSourcesRequest\x1a .waggle.v1.DeleteSourcesResponse\x12U\n\x0eTriggerSources\x12 .waggle.v1.TriggerSourcesRequest\x1a!.waggle.v1.TriggerSourcesResponseB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,8 +36,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'waggle.v1.source_service_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1'
-  _globals['_APPLYCODE']._serialized_start=1916
-  _globals['_APPLYCODE']._serialized_end=2053
+  _globals['_APPLYCODE']._serialized_start=2095
+  _globals['_APPLYCODE']._serialized_end=2232
   _globals['_CREATESOURCEREQUEST']._serialized_start=157
   _globals['_CREATESOURCEREQUEST']._serialized_end=243
   _globals['_CREATESOURCERESPONSE']._serialized_start=245
@@ -46,28 +46,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSOURCEREQUEST']._serialized_end=352
   _globals['_GETSOURCERESPONSE']._serialized_start=354
   _globals['_GETSOURCERESPONSE']._serialized_end=408
-  _globals['_LISTSOURCESREQUEST']._serialized_start=411
-  _globals['_LISTSOURCESREQUEST']._serialized_end=582
-  _globals['_LISTSOURCESRESPONSE']._serialized_start=584
-  _globals['_LISTSOURCESRESPONSE']._serialized_end=666
-  _globals['_UPDATESOURCEREQUEST']._serialized_start=669
-  _globals['_UPDATESOURCEREQUEST']._serialized_end=841
-  _globals['_UPDATESOURCERESPONSE']._serialized_start=843
-  _globals['_UPDATESOURCERESPONSE']._serialized_end=935
-  _globals['_APPLYSOURCESREQUEST']._serialized_start=938
-  _globals['_APPLYSOURCESREQUEST']._serialized_end=1069
-  _globals['_APPLYSOURCESRESPONSE']._serialized_start=1071
-  _globals['_APPLYSOURCESRESPONSE']._serialized_end=1134
-  _globals['_APPLYRESULT']._serialized_start=1137
-  _globals['_APPLYRESULT']._serialized_end=1331
-  _globals['_DELETESOURCESREQUEST']._serialized_start=1334
-  _globals['_DELETESOURCESREQUEST']._serialized_end=1475
-  _globals['_DELETESOURCESRESPONSE']._serialized_start=1477
-  _globals['_DELETESOURCESRESPONSE']._serialized_end=1600
-  _globals['_TRIGGERSOURCESREQUEST']._serialized_start=1603
-  _globals['_TRIGGERSOURCESREQUEST']._serialized_end=1762
-  _globals['_TRIGGERSOURCESRESPONSE']._serialized_start=1765
-  _globals['_TRIGGERSOURCESRESPONSE']._serialized_end=1913
-  _globals['_SOURCESERVICE']._serialized_start=2056
-  _globals['_SOURCESERVICE']._serialized_end=2635
+  _globals['_GETSOURCEHISTORYREQUEST']._serialized_start=410
+  _globals['_GETSOURCEHISTORYREQUEST']._serialized_end=447
+  _globals['_GETSOURCEHISTORYRESPONSE']._serialized_start=450
+  _globals['_GETSOURCEHISTORYRESPONSE']._serialized_end=587
+  _globals['_LISTSOURCESREQUEST']._serialized_start=590
+  _globals['_LISTSOURCESREQUEST']._serialized_end=761
+  _globals['_LISTSOURCESRESPONSE']._serialized_start=763
+  _globals['_LISTSOURCESRESPONSE']._serialized_end=845
+  _globals['_UPDATESOURCEREQUEST']._serialized_start=848
+  _globals['_UPDATESOURCEREQUEST']._serialized_end=1020
+  _globals['_UPDATESOURCERESPONSE']._serialized_start=1022
+  _globals['_UPDATESOURCERESPONSE']._serialized_end=1114
+  _globals['_APPLYSOURCESREQUEST']._serialized_start=1117
+  _globals['_APPLYSOURCESREQUEST']._serialized_end=1248
+  _globals['_APPLYSOURCESRESPONSE']._serialized_start=1250
+  _globals['_APPLYSOURCESRESPONSE']._serialized_end=1313
+  _globals['_APPLYRESULT']._serialized_start=1316
+  _globals['_APPLYRESULT']._serialized_end=1510
+  _globals['_DELETESOURCESREQUEST']._serialized_start=1513
+  _globals['_DELETESOURCESREQUEST']._serialized_end=1654
+  _globals['_DELETESOURCESRESPONSE']._serialized_start=1656
+  _globals['_DELETESOURCESRESPONSE']._serialized_end=1779
+  _globals['_TRIGGERSOURCESREQUEST']._serialized_start=1782
+  _globals['_TRIGGERSOURCESREQUEST']._serialized_end=1941
+  _globals['_TRIGGERSOURCESRESPONSE']._serialized_start=1944
+  _globals['_TRIGGERSOURCESRESPONSE']._serialized_end=2092
+  _globals['_SOURCESERVICE']._serialized_start=2235
+  _globals['_SOURCESERVICE']._serialized_end=2907
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,22 @@ class GetSourceResponse(_message.Message):
     source: _source_pb2.Source
     def __init__(self, source: _Optional[_Union[_source_pb2.Source, _Mapping]] = ...) -> None: ...
 
+class GetSourceHistoryRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class GetSourceHistoryResponse(_message.Message):
+    __slots__ = ("source", "cycles", "days")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CYCLES_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
+    source: _source_pb2.Source
+    cycles: _containers.RepeatedCompositeFieldContainer[_source_pb2.SourceCycle]
+    days: _containers.RepeatedCompositeFieldContainer[_source_pb2.SourceDay]
+    def __init__(self, source: _Optional[_Union[_source_pb2.Source, _Mapping]] = ..., cycles: _Optional[_Iterable[_Union[_source_pb2.SourceCycle, _Mapping]]] = ..., days: _Optional[_Iterable[_Union[_source_pb2.SourceDay, _Mapping]]] = ...) -> None: ...
+
 class ListSourcesRequest(_message.Message):
     __slots__ = ("filter", "health", "page_size", "page_token", "whole_specs", "gates")
     FILTER_FIELD_NUMBER: _ClassVar[int]

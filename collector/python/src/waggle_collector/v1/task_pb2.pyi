@@ -32,6 +32,15 @@ class AttemptResult(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ATTEMPT_RESULT_CANCELED: _ClassVar[AttemptResult]
     ATTEMPT_RESULT_HELD: _ClassVar[AttemptResult]
 
+class DocumentKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DOCUMENT_KIND_UNSPECIFIED: _ClassVar[DocumentKind]
+    DOCUMENT_KIND_FEED: _ClassVar[DocumentKind]
+    DOCUMENT_KIND_SITEMAP: _ClassVar[DocumentKind]
+    DOCUMENT_KIND_PAGE: _ClassVar[DocumentKind]
+    DOCUMENT_KIND_OTHER: _ClassVar[DocumentKind]
+    DOCUMENT_KIND_EMPTY: _ClassVar[DocumentKind]
+
 class FailureReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     FAILURE_REASON_UNSPECIFIED: _ClassVar[FailureReason]
@@ -102,6 +111,12 @@ ATTEMPT_RESULT_EXPIRED: AttemptResult
 ATTEMPT_RESULT_REVOKED: AttemptResult
 ATTEMPT_RESULT_CANCELED: AttemptResult
 ATTEMPT_RESULT_HELD: AttemptResult
+DOCUMENT_KIND_UNSPECIFIED: DocumentKind
+DOCUMENT_KIND_FEED: DocumentKind
+DOCUMENT_KIND_SITEMAP: DocumentKind
+DOCUMENT_KIND_PAGE: DocumentKind
+DOCUMENT_KIND_OTHER: DocumentKind
+DOCUMENT_KIND_EMPTY: DocumentKind
 FAILURE_REASON_UNSPECIFIED: FailureReason
 FAILURE_REASON_NOT_FOUND: FailureReason
 FAILURE_REASON_FORBIDDEN: FailureReason
@@ -343,7 +358,7 @@ class Outcome(_message.Message):
     def __init__(self, succeeded: _Optional[_Union[Succeeded, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ...) -> None: ...
 
 class Succeeded(_message.Message):
-    __slots__ = ("http_status", "bytes", "fetch_duration", "changed", "memo", "discovered", "queue_delay", "next_crawl_delay", "message")
+    __slots__ = ("http_status", "bytes", "fetch_duration", "changed", "memo", "discovered", "queue_delay", "next_crawl_delay", "message", "document", "broken_off")
     HTTP_STATUS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     FETCH_DURATION_FIELD_NUMBER: _ClassVar[int]
@@ -353,6 +368,8 @@ class Succeeded(_message.Message):
     QUEUE_DELAY_FIELD_NUMBER: _ClassVar[int]
     NEXT_CRAWL_DELAY_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    BROKEN_OFF_FIELD_NUMBER: _ClassVar[int]
     http_status: int
     bytes: int
     fetch_duration: _duration_pb2.Duration
@@ -362,7 +379,9 @@ class Succeeded(_message.Message):
     queue_delay: _duration_pb2.Duration
     next_crawl_delay: _duration_pb2.Duration
     message: str
-    def __init__(self, http_status: _Optional[int] = ..., bytes: _Optional[int] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., changed: bool = ..., memo: _Optional[bytes] = ..., discovered: _Optional[_Iterable[_Union[DiscoveredItem, _Mapping]]] = ..., queue_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., next_crawl_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
+    document: DocumentKind
+    broken_off: bool
+    def __init__(self, http_status: _Optional[int] = ..., bytes: _Optional[int] = ..., fetch_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., changed: bool = ..., memo: _Optional[bytes] = ..., discovered: _Optional[_Iterable[_Union[DiscoveredItem, _Mapping]]] = ..., queue_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., next_crawl_delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., message: _Optional[str] = ..., document: _Optional[_Union[DocumentKind, str]] = ..., broken_off: bool = ...) -> None: ...
 
 class Failed(_message.Message):
     __slots__ = ("reason", "message", "http_status", "retry_after", "fetch_duration", "permanent", "queue_delay")

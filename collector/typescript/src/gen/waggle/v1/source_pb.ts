@@ -12,7 +12,7 @@ import type { Hold } from "./hold_pb.js";
 import { file_waggle_v1_hold } from "./hold_pb.js";
 import type { Rates } from "./rates_pb.js";
 import { file_waggle_v1_rates } from "./rates_pb.js";
-import type { FilterReason, TaskCounts, TaskError } from "./task_pb.js";
+import type { DocumentKind, FailureReason, FilterReason, TaskCounts, TaskError } from "./task_pb.js";
 import { file_waggle_v1_task } from "./task_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file waggle/v1/source.proto.
  */
 export const file_waggle_v1_source: GenFile = /*@__PURE__*/
-  fileDesc("ChZ3YWdnbGUvdjEvc291cmNlLnByb3RvEgl3YWdnbGUudjEi8AEKBlNvdXJjZRIKCgJpZBgBIAEoCRILCgN1aWQYAiABKAkSIwoEc3BlYxgDIAEoCzIVLndhZ2dsZS52MS5Tb3VyY2VTcGVjEicKBnN0YXR1cxgEIAEoCzIXLndhZ2dsZS52MS5Tb3VyY2VTdGF0dXMSDAoEZXRhZxgFIAEoCRIPCgd2ZXJzaW9uGAYgASgDEi8KC2NyZWF0ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikQYKClNvdXJjZVNwZWMSCgoCaWQYASABKAkSFAoMZGlzcGxheV9uYW1lGAIgASgJEjEKBmxhYmVscxgDIAMoCzIhLndhZ2dsZS52MS5Tb3VyY2VTcGVjLkxhYmVsc0VudHJ5Eg0KBXNjb3BlGAQgASgJEh4KBXNlZWRzGAUgAygLMg8ud2FnZ2xlLnYxLlNlZWQSDAoEcG9vbBgGIAEoCRIlCghzY2hlZHVsZRgHIAEoCzITLndhZ2dsZS52MS5TY2hlZHVsZRIqCgtmaXJzdF9jcmF3bBgIIAEoDjIVLndhZ2dsZS52MS5GaXJzdENyYXdsEhUKCHByaW9yaXR5GAkgASgFSACIAQESMQoObGVhc2VfZHVyYXRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIbWF4X2hvbGQYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJQoFcmV0cnkYDCABKAsyFi53YWdnbGUudjEuUmV0cnlQb2xpY3kSKwoIcmVtZW1iZXIYDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNcmV2aXNpdF9hZnRlchgOIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIhCgZmb2xsb3cYDyABKAsyES53YWdnbGUudjEuRm9sbG93EhwKD21heF9vdXRzdGFuZGluZxgQIAEoA0gBiAEBEjUKCG1ldGFkYXRhGBEgAygLMiMud2FnZ2xlLnYxLlNvdXJjZVNwZWMuTWV0YWRhdGFFbnRyeRIPCgdwYXlsb2FkGBIgASgMEhcKD2Nhbm9uaWNhbF9ydWxlcxgTIAEoBRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUILCglfcHJpb3JpdHlCEgoQX21heF9vdXRzdGFuZGluZyI9CgRTZWVkEgsKA3VybBgBIAEoCRILCgNrZXkYAiABKAkSDQoFcXVldWUYAyABKAkSDAoEa2luZBgEIAEoCSLGAQoIU2NoZWR1bGUSKgoFZXZlcnkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25IABIOCgRjcm9uGAIgASgJSAASJwoIYWRhcHRpdmUYBSABKAsyEy53YWdnbGUudjEuQWRhcHRpdmVIABIRCgl0aW1lX3pvbmUYAyABKAkSDwoHcmV2aXNpdBgEIAEoCBIpCgZqaXR0ZXIYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CBgoEcnVsZSJsCghBZGFwdGl2ZRIvCgxtaW5faW50ZXJ2YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMbWF4X2ludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIvkBCgtSZXRyeVBvbGljeRIZCgxtYXhfYXR0ZW1wdHMYASABKAVIAIgBARIcCg9tYXhfZXhwaXJhdGlvbnMYAiABKAVIAYgBARIaCg1tYXhfdGhyb3R0bGVkGAMgASgFSAKIAQESLgoLbWluX2JhY2tvZmYYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLbWF4X2JhY2tvZmYYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDwoNX21heF9hdHRlbXB0c0ISChBfbWF4X2V4cGlyYXRpb25zQhAKDl9tYXhfdGhyb3R0bGVkImUKBkZvbGxvdxIWCgltYXhfZGVwdGgYASABKAVIAIgBARITCgthbGxvd19ob3N0cxgCIAMoCRIPCgdpbmNsdWRlGAMgAygJEg8KB2V4Y2x1ZGUYBCADKAlCDAoKX21heF9kZXB0aCLTBgoMU291cmNlU3RhdHVzEicKBmhlYWx0aBgBIAEoDjIXLndhZ2dsZS52MS5Tb3VyY2VIZWFsdGgSHgoFaG9sZHMYAiADKAsyDy53YWdnbGUudjEuSG9sZBIjCgdicmVha2VyGAMgASgLMhIud2FnZ2xlLnYxLkJyZWFrZXISGAoQcGVuZGluZ192ZXJzaW9ucxgEIAEoAxIkCgV0YXNrcxgFIAEoCzIVLndhZ2dsZS52MS5UYXNrQ291bnRzEjUKEWxhc3Rfc3VjY2Vzc190aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIcChRjb25zZWN1dGl2ZV9mYWlsdXJlcxgHIAEoAxIxCg1uZXh0X2R1ZV90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgNsYWcYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDwoHbGltaXRlZBgKIAEoAxIoCgpsYXN0X2Vycm9yGAsgASgLMhQud2FnZ2xlLnYxLlRhc2tFcnJvchI1ChFsYXN0X2ZhaWx1cmVfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLb3V0c3RhbmRpbmcYDSABKAMSHgoFZ2F0ZXMYDiADKAsyDy53YWdnbGUudjEuR2F0ZRI0ChFzaG9ydGVzdF9pbnRlcnZhbBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIzChBsb25nZXN0X2ludGVydmFsGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDmNhbmNlbGVkX3NlZWRzGBEgASgDEhkKEWNvbGxlY3Rvcl91bmtub3duGBIgASgIEioKCGZpbHRlcmVkGBMgAygLMhgud2FnZ2xlLnYxLkZpbHRlcmVkTGlua3MSLwoOcmVsZWFzZWRfdGFza3MYFCADKAsyFy53YWdnbGUudjEuUmVsZWFzZWRUYXNrEiIKBW1vdmVzGBUgAygLMhMud2FnZ2xlLnYxLlNlZWRNb3ZlEh8KBXJhdGVzGCggASgLMhAud2FnZ2xlLnYxLlJhdGVzIlcKCFNlZWRNb3ZlEhAKCHNlZWRfdXJsGAEgASgJEhAKCG1vdmVkX3RvGAIgASgJEhkKEW1vdmVkX2Zvcl9nb29kX3RvGAMgASgJEgwKBGF3YXkYBCABKAgihgEKDFJlbGVhc2VkVGFzaxIPCgd0YXNrX2lkGAEgASgJEgsKA3VybBgCIAEoCRIQCghyZWxlYXNlcxgDIAEoBRIUCgxjb2xsZWN0b3JfaWQYBCABKAkSMAoMcmVsZWFzZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJHCg1GaWx0ZXJlZExpbmtzEicKBnJlYXNvbhgBIAEoDjIXLndhZ2dsZS52MS5GaWx0ZXJSZWFzb24SDQoFY291bnQYAiABKAMiNgoHQnJlYWtlchIXCg9naXZlbl91cF9jeWNsZXMYASABKAUSEgoKZGVhZF9zZWVkcxgCIAEoAypWCgpGaXJzdENyYXdsEhsKF0ZJUlNUX0NSQVdMX1VOU1BFQ0lGSUVEEAASEwoPRklSU1RfQ1JBV0xfTk9XEAESFgoSRklSU1RfQ1JBV0xfU1BSRUFEEAIqxQEKDFNvdXJjZUhlYWx0aBIdChlTT1VSQ0VfSEVBTFRIX1VOU1BFQ0lGSUVEEAASFAoQU09VUkNFX0hFQUxUSF9PSxABEhYKElNPVVJDRV9IRUFMVEhfTEFURRACEhkKFVNPVVJDRV9IRUFMVEhfRkFJTElORxADEhwKGFNPVVJDRV9IRUFMVEhfQkFDS0VEX09GRhAEEhYKElNPVVJDRV9IRUFMVEhfSEVMRBAFEhcKE1NPVVJDRV9IRUFMVEhfU1RVQ0sQBkI5WjdnaXRodWIuY29tL3dhZ2dsZS1jcmF3bC93YWdnbGUvcHJvdG8vd2FnZ2xlL3YxO3dhZ2dsZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_gate, file_waggle_v1_hold, file_waggle_v1_rates, file_waggle_v1_task]);
+  fileDesc("ChZ3YWdnbGUvdjEvc291cmNlLnByb3RvEgl3YWdnbGUudjEi8AEKBlNvdXJjZRIKCgJpZBgBIAEoCRILCgN1aWQYAiABKAkSIwoEc3BlYxgDIAEoCzIVLndhZ2dsZS52MS5Tb3VyY2VTcGVjEicKBnN0YXR1cxgEIAEoCzIXLndhZ2dsZS52MS5Tb3VyY2VTdGF0dXMSDAoEZXRhZxgFIAEoCRIPCgd2ZXJzaW9uGAYgASgDEi8KC2NyZWF0ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiwQYKClNvdXJjZVNwZWMSCgoCaWQYASABKAkSFAoMZGlzcGxheV9uYW1lGAIgASgJEjEKBmxhYmVscxgDIAMoCzIhLndhZ2dsZS52MS5Tb3VyY2VTcGVjLkxhYmVsc0VudHJ5Eg0KBXNjb3BlGAQgASgJEh4KBXNlZWRzGAUgAygLMg8ud2FnZ2xlLnYxLlNlZWQSDAoEcG9vbBgGIAEoCRIlCghzY2hlZHVsZRgHIAEoCzITLndhZ2dsZS52MS5TY2hlZHVsZRIqCgtmaXJzdF9jcmF3bBgIIAEoDjIVLndhZ2dsZS52MS5GaXJzdENyYXdsEhUKCHByaW9yaXR5GAkgASgFSACIAQESMQoObGVhc2VfZHVyYXRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIbWF4X2hvbGQYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJQoFcmV0cnkYDCABKAsyFi53YWdnbGUudjEuUmV0cnlQb2xpY3kSKwoIcmVtZW1iZXIYDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNcmV2aXNpdF9hZnRlchgOIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIhCgZmb2xsb3cYDyABKAsyES53YWdnbGUudjEuRm9sbG93EhwKD21heF9vdXRzdGFuZGluZxgQIAEoA0gBiAEBEjUKCG1ldGFkYXRhGBEgAygLMiMud2FnZ2xlLnYxLlNvdXJjZVNwZWMuTWV0YWRhdGFFbnRyeRIPCgdwYXlsb2FkGBIgASgMEhcKD2Nhbm9uaWNhbF9ydWxlcxgTIAEoBRIuCgtxdWlldF9hZnRlchgUIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUILCglfcHJpb3JpdHlCEgoQX21heF9vdXRzdGFuZGluZyI9CgRTZWVkEgsKA3VybBgBIAEoCRILCgNrZXkYAiABKAkSDQoFcXVldWUYAyABKAkSDAoEa2luZBgEIAEoCSLGAQoIU2NoZWR1bGUSKgoFZXZlcnkYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25IABIOCgRjcm9uGAIgASgJSAASJwoIYWRhcHRpdmUYBSABKAsyEy53YWdnbGUudjEuQWRhcHRpdmVIABIRCgl0aW1lX3pvbmUYAyABKAkSDwoHcmV2aXNpdBgEIAEoCBIpCgZqaXR0ZXIYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CBgoEcnVsZSJsCghBZGFwdGl2ZRIvCgxtaW5faW50ZXJ2YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMbWF4X2ludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIvkBCgtSZXRyeVBvbGljeRIZCgxtYXhfYXR0ZW1wdHMYASABKAVIAIgBARIcCg9tYXhfZXhwaXJhdGlvbnMYAiABKAVIAYgBARIaCg1tYXhfdGhyb3R0bGVkGAMgASgFSAKIAQESLgoLbWluX2JhY2tvZmYYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLbWF4X2JhY2tvZmYYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDwoNX21heF9hdHRlbXB0c0ISChBfbWF4X2V4cGlyYXRpb25zQhAKDl9tYXhfdGhyb3R0bGVkImUKBkZvbGxvdxIWCgltYXhfZGVwdGgYASABKAVIAIgBARITCgthbGxvd19ob3N0cxgCIAMoCRIPCgdpbmNsdWRlGAMgAygJEg8KB2V4Y2x1ZGUYBCADKAlCDAoKX21heF9kZXB0aCLeBwoMU291cmNlU3RhdHVzEicKBmhlYWx0aBgBIAEoDjIXLndhZ2dsZS52MS5Tb3VyY2VIZWFsdGgSHgoFaG9sZHMYAiADKAsyDy53YWdnbGUudjEuSG9sZBIjCgdicmVha2VyGAMgASgLMhIud2FnZ2xlLnYxLkJyZWFrZXISGAoQcGVuZGluZ192ZXJzaW9ucxgEIAEoAxIkCgV0YXNrcxgFIAEoCzIVLndhZ2dsZS52MS5UYXNrQ291bnRzEjUKEWxhc3Rfc3VjY2Vzc190aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIcChRjb25zZWN1dGl2ZV9mYWlsdXJlcxgHIAEoAxIxCg1uZXh0X2R1ZV90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgNsYWcYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDwoHbGltaXRlZBgKIAEoAxIoCgpsYXN0X2Vycm9yGAsgASgLMhQud2FnZ2xlLnYxLlRhc2tFcnJvchI1ChFsYXN0X2ZhaWx1cmVfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLb3V0c3RhbmRpbmcYDSABKAMSHgoFZ2F0ZXMYDiADKAsyDy53YWdnbGUudjEuR2F0ZRI0ChFzaG9ydGVzdF9pbnRlcnZhbBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIzChBsb25nZXN0X2ludGVydmFsGBAgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDmNhbmNlbGVkX3NlZWRzGBEgASgDEhkKEWNvbGxlY3Rvcl91bmtub3duGBIgASgIEioKCGZpbHRlcmVkGBMgAygLMhgud2FnZ2xlLnYxLkZpbHRlcmVkTGlua3MSLwoOcmVsZWFzZWRfdGFza3MYFCADKAsyFy53YWdnbGUudjEuUmVsZWFzZWRUYXNrEiIKBW1vdmVzGBUgAygLMhMud2FnZ2xlLnYxLlNlZWRNb3ZlEjEKDWxhc3RfbmV3X3RpbWUYHiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCXVzdWFsX2dhcBgfIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxlbXB0eV9jeWNsZXMYICABKAMSEgoKbmV3X2J5X2RheRghIAMoAxIfCgVyYXRlcxgoIAEoCzIQLndhZ2dsZS52MS5SYXRlcyJXCghTZWVkTW92ZRIQCghzZWVkX3VybBgBIAEoCRIQCghtb3ZlZF90bxgCIAEoCRIZChFtb3ZlZF9mb3JfZ29vZF90bxgDIAEoCRIMCgRhd2F5GAQgASgIIoYBCgxSZWxlYXNlZFRhc2sSDwoHdGFza19pZBgBIAEoCRILCgN1cmwYAiABKAkSEAoIcmVsZWFzZXMYAyABKAUSFAoMY29sbGVjdG9yX2lkGAQgASgJEjAKDHJlbGVhc2VfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiRwoNRmlsdGVyZWRMaW5rcxInCgZyZWFzb24YASABKA4yFy53YWdnbGUudjEuRmlsdGVyUmVhc29uEg0KBWNvdW50GAIgASgDIjYKB0JyZWFrZXISFwoPZ2l2ZW5fdXBfY3ljbGVzGAEgASgFEhIKCmRlYWRfc2VlZHMYAiABKAMi5gIKC1NvdXJjZUN5Y2xlEiwKCGVuZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZmYWlsZWQYAiABKAgSKAoGcmVhc29uGAMgASgOMhgud2FnZ2xlLnYxLkZhaWx1cmVSZWFzb24SEwoLaHR0cF9zdGF0dXMYBCABKAUSMQoOZmV0Y2hfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFYnl0ZXMYBiABKAMSKQoIZG9jdW1lbnQYByABKA4yFy53YWdnbGUudjEuRG9jdW1lbnRLaW5kEhEKCXVuY2hhbmdlZBgIIAEoCBISCgpicm9rZW5fb2ZmGAkgASgIEg0KBWZvdW5kGAogASgDEgsKA25ldxgLIAEoAxIqCghmaWx0ZXJlZBgMIAMoCzIYLndhZ2dsZS52MS5GaWx0ZXJlZExpbmtzIqUBCglTb3VyY2VEYXkSLgoKYmVnaW5fdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGY3ljbGVzGAIgASgDEg0KBXBhZ2VzGAMgASgDEgsKA25ldxgEIAEoAxIRCglraWJpYnl0ZXMYBSABKAMSKQoGZmFpbGVkGAYgAygLMhkud2FnZ2xlLnYxLkZhaWxlZEF0dGVtcHRzIkkKDkZhaWxlZEF0dGVtcHRzEigKBnJlYXNvbhgBIAEoDjIYLndhZ2dsZS52MS5GYWlsdXJlUmVhc29uEg0KBWNvdW50GAIgASgDKlYKCkZpcnN0Q3Jhd2wSGwoXRklSU1RfQ1JBV0xfVU5TUEVDSUZJRUQQABITCg9GSVJTVF9DUkFXTF9OT1cQARIWChJGSVJTVF9DUkFXTF9TUFJFQUQQAir3AQoMU291cmNlSGVhbHRoEh0KGVNPVVJDRV9IRUFMVEhfVU5TUEVDSUZJRUQQABIUChBTT1VSQ0VfSEVBTFRIX09LEAESFgoSU09VUkNFX0hFQUxUSF9MQVRFEAISGQoVU09VUkNFX0hFQUxUSF9GQUlMSU5HEAMSHAoYU09VUkNFX0hFQUxUSF9CQUNLRURfT0ZGEAQSFgoSU09VUkNFX0hFQUxUSF9IRUxEEAUSFwoTU09VUkNFX0hFQUxUSF9TVFVDSxAGEhcKE1NPVVJDRV9IRUFMVEhfRU1QVFkQBxIXChNTT1VSQ0VfSEVBTFRIX1FVSUVUEAhCOVo3Z2l0aHViLmNvbS93YWdnbGUtY3Jhd2wvd2FnZ2xlL3Byb3RvL3dhZ2dsZS92MTt3YWdnbGV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_waggle_v1_gate, file_waggle_v1_hold, file_waggle_v1_rates, file_waggle_v1_task]);
 
 /**
  * Source is a registered crawl target: what people wrote (spec) and what Waggle knows (status).
@@ -243,6 +243,14 @@ export type SourceSpec = Message<"waggle.v1.SourceSpec"> & {
    * @generated from field: int32 canonical_rules = 19;
    */
   canonicalRules: number;
+
+  /**
+   * The source is QUIET when none of its entries was new for so long, 1 min to 400 days. Absent: when none was for 5 of its
+   * usual gaps, which takes at least a day and 3 intervals.
+   *
+   * @generated from field: google.protobuf.Duration quiet_after = 20;
+   */
+  quietAfter?: Duration | undefined;
 };
 
 /**
@@ -676,6 +684,35 @@ export type SourceStatus = Message<"waggle.v1.SourceStatus"> & {
   moves: SeedMove[];
 
   /**
+   * When an entry of one of its documents last became a task; absent: never.
+   *
+   * @generated from field: google.protobuf.Timestamp last_new_time = 30;
+   */
+  lastNewTime?: Timestamp | undefined;
+
+  /**
+   * The usual time between such entries; absent: fewer than 5 gaps are known.
+   *
+   * @generated from field: google.protobuf.Duration usual_gap = 31;
+   */
+  usualGap?: Duration | undefined;
+
+  /**
+   * Cycles of its seeds in a row whose documents had nothing of what their kind is for: no bytes, no items of a feed, no URLs
+   * of a sitemap, no links of a page that `follow` is for.
+   *
+   * @generated from field: int64 empty_cycles = 32;
+   */
+  emptyCycles: bigint;
+
+  /**
+   * New entries on each of the last 30 days (UTC), today last. Empty: none is known, or the list was not asked for gates.
+   *
+   * @generated from field: repeated int64 new_by_day = 33;
+   */
+  newByDay: bigint[];
+
+  /**
    * With GetSource: what has ended lately of its tasks. The owner counts 100,000 sources. Absent: nothing has.
    *
    * @generated from field: waggle.v1.Rates rates = 40;
@@ -841,6 +878,188 @@ export const BreakerSchema: GenMessage<Breaker> = /*@__PURE__*/
   messageDesc(file_waggle_v1_source, 11);
 
 /**
+ * SourceCycle is how a cycle of a seed ended, or the fetch of the feed or sitemap that it redirects to.
+ *
+ * @generated from message waggle.v1.SourceCycle
+ */
+export type SourceCycle = Message<"waggle.v1.SourceCycle"> & {
+  /**
+   * When, in whole seconds.
+   *
+   * @generated from field: google.protobuf.Timestamp end_time = 1;
+   */
+  endTime?: Timestamp | undefined;
+
+  /**
+   * True: it was given up.
+   *
+   * @generated from field: bool failed = 2;
+   */
+  failed: boolean;
+
+  /**
+   * With `failed`: the reason of the last failure; UNSPECIFIED: the lease ran out.
+   *
+   * @generated from field: waggle.v1.FailureReason reason = 3;
+   */
+  reason: FailureReason;
+
+  /**
+   * The HTTP status; 0: none.
+   *
+   * @generated from field: int32 http_status = 4;
+   */
+  httpStatus: number;
+
+  /**
+   * How long the fetch took, in hundredths of a second; absent: not known.
+   *
+   * @generated from field: google.protobuf.Duration fetch_duration = 5;
+   */
+  fetchDuration?: Duration | undefined;
+
+  /**
+   * Bytes fetched.
+   *
+   * @generated from field: int64 bytes = 6;
+   */
+  bytes: bigint;
+
+  /**
+   * What was read.
+   *
+   * @generated from field: waggle.v1.DocumentKind document = 7;
+   */
+  document: DocumentKind;
+
+  /**
+   * True: the document had not changed.
+   *
+   * @generated from field: bool unchanged = 8;
+   */
+  unchanged: boolean;
+
+  /**
+   * True: the document was cut off.
+   *
+   * @generated from field: bool broken_off = 9;
+   */
+  brokenOff: boolean;
+
+  /**
+   * Entries that the document had, redirects left out.
+   *
+   * @generated from field: int64 found = 10;
+   */
+  found: bigint;
+
+  /**
+   * Those of them that became tasks. The others were known, or filtered.
+   *
+   * @generated from field: int64 new = 11;
+   */
+  new: bigint;
+
+  /**
+   * Those that `follow` rejected, by reason, ascending.
+   *
+   * @generated from field: repeated waggle.v1.FilteredLinks filtered = 12;
+   */
+  filtered: FilteredLinks[];
+};
+
+/**
+ * Describes the message waggle.v1.SourceCycle.
+ * Use `create(SourceCycleSchema)` to create a new message.
+ */
+export const SourceCycleSchema: GenMessage<SourceCycle> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_source, 12);
+
+/**
+ * SourceDay is what a source did on a day (UTC).
+ *
+ * @generated from message waggle.v1.SourceDay
+ */
+export type SourceDay = Message<"waggle.v1.SourceDay"> & {
+  /**
+   * Its begin.
+   *
+   * @generated from field: google.protobuf.Timestamp begin_time = 1;
+   */
+  beginTime?: Timestamp | undefined;
+
+  /**
+   * Cycles of its seeds, given up ones too.
+   *
+   * @generated from field: int64 cycles = 2;
+   */
+  cycles: bigint;
+
+  /**
+   * Tasks that succeeded, seeds too.
+   *
+   * @generated from field: int64 pages = 3;
+   */
+  pages: bigint;
+
+  /**
+   * Entries that became tasks.
+   *
+   * @generated from field: int64 new = 4;
+   */
+  new: bigint;
+
+  /**
+   * Bytes fetched, in kibibytes, rounded up.
+   *
+   * @generated from field: int64 kibibytes = 5;
+   */
+  kibibytes: bigint;
+
+  /**
+   * Failed attempts by reason, ascending; beyond the first 5 reasons of a day in a shard they count as OTHER.
+   *
+   * @generated from field: repeated waggle.v1.FailedAttempts failed = 6;
+   */
+  failed: FailedAttempts[];
+};
+
+/**
+ * Describes the message waggle.v1.SourceDay.
+ * Use `create(SourceDaySchema)` to create a new message.
+ */
+export const SourceDaySchema: GenMessage<SourceDay> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_source, 13);
+
+/**
+ * FailedAttempts counts attempts that failed.
+ *
+ * @generated from message waggle.v1.FailedAttempts
+ */
+export type FailedAttempts = Message<"waggle.v1.FailedAttempts"> & {
+  /**
+   * Why; UNSPECIFIED: the lease ran out.
+   *
+   * @generated from field: waggle.v1.FailureReason reason = 1;
+   */
+  reason: FailureReason;
+
+  /**
+   * How many.
+   *
+   * @generated from field: int64 count = 2;
+   */
+  count: bigint;
+};
+
+/**
+ * Describes the message waggle.v1.FailedAttempts.
+ * Use `create(FailedAttemptsSchema)` to create a new message.
+ */
+export const FailedAttemptsSchema: GenMessage<FailedAttempts> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_source, 14);
+
+/**
  * FirstCrawl is when new seeds are first due.
  *
  * @generated from enum waggle.v1.FirstCrawl
@@ -876,7 +1095,8 @@ export const FirstCrawlSchema: GenEnum<FirstCrawl> = /*@__PURE__*/
   enumDesc(file_waggle_v1_source, 0);
 
 /**
- * SourceHealth is a summary of the state of a source. If several values apply, the last in this list is used.
+ * SourceHealth is a summary of the state of a source. If several values apply, the first of STUCK, HELD, BACKED_OFF, FAILING,
+ * LATE, EMPTY, QUIET and OK is used.
  *
  * @generated from enum waggle.v1.SourceHealth
  */
@@ -931,6 +1151,20 @@ export enum SourceHealth {
    * @generated from enum value: SOURCE_HEALTH_STUCK = 6;
    */
   STUCK = 6,
+
+  /**
+   * The last cycles of its seeds, 2 or more, had nothing of what their documents are for: see SourceStatus.empty_cycles.
+   *
+   * @generated from enum value: SOURCE_HEALTH_EMPTY = 7;
+   */
+  EMPTY = 7,
+
+  /**
+   * It succeeds, and has had no new entry for longer than SourceSpec.quiet_after, or than is usual.
+   *
+   * @generated from enum value: SOURCE_HEALTH_QUIET = 8;
+   */
+  QUIET = 8,
 }
 
 /**

@@ -10,7 +10,7 @@ import type { ErrorReason } from "./error_reason_pb.js";
 import { file_waggle_v1_error_reason } from "./error_reason_pb.js";
 import type { Filter } from "./filter_pb.js";
 import { file_waggle_v1_filter } from "./filter_pb.js";
-import type { Source, SourceHealth, SourceSpec } from "./source_pb.js";
+import type { Source, SourceCycle, SourceDay, SourceHealth, SourceSpec } from "./source_pb.js";
 import { file_waggle_v1_source } from "./source_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file waggle/v1/source_service.proto.
  */
 export const file_waggle_v1_source_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch53YWdnbGUvdjEvc291cmNlX3NlcnZpY2UucHJvdG8SCXdhZ2dsZS52MSJWChNDcmVhdGVTb3VyY2VSZXF1ZXN0EiMKBHNwZWMYASABKAsyFS53YWdnbGUudjEuU291cmNlU3BlYxIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkiSwoUQ3JlYXRlU291cmNlUmVzcG9uc2USIQoGc291cmNlGAEgASgLMhEud2FnZ2xlLnYxLlNvdXJjZRIQCgh3YXJuaW5ncxgCIAMoCSIeChBHZXRTb3VyY2VSZXF1ZXN0EgoKAmlkGAEgASgJIjYKEUdldFNvdXJjZVJlc3BvbnNlEiEKBnNvdXJjZRgBIAEoCzIRLndhZ2dsZS52MS5Tb3VyY2UiqwEKEkxpc3RTb3VyY2VzUmVxdWVzdBIhCgZmaWx0ZXIYASABKAsyES53YWdnbGUudjEuRmlsdGVyEicKBmhlYWx0aBgCIAMoDjIXLndhZ2dsZS52MS5Tb3VyY2VIZWFsdGgSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkSEwoLd2hvbGVfc3BlY3MYBSABKAgSDQoFZ2F0ZXMYBiABKAgiUgoTTGlzdFNvdXJjZXNSZXNwb25zZRIiCgdzb3VyY2VzGAEgAygLMhEud2FnZ2xlLnYxLlNvdXJjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkirAEKE1VwZGF0ZVNvdXJjZVJlcXVlc3QSIwoEc3BlYxgBIAEoCzIVLndhZ2dsZS52MS5Tb3VyY2VTcGVjEi8KC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxIMCgRldGFnGAMgASgJEgoKAmJ5GAQgASgJEg4KBnJlYXNvbhgFIAEoCRIVCg12YWxpZGF0ZV9vbmx5GAYgASgIIlwKFFVwZGF0ZVNvdXJjZVJlc3BvbnNlEiEKBnNvdXJjZRgBIAEoCzIRLndhZ2dsZS52MS5Tb3VyY2USEAoId2FybmluZ3MYAiADKAkSDwoHY2hhbmdlZBgDIAEoCCKDAQoTQXBwbHlTb3VyY2VzUmVxdWVzdBIkCgVzcGVjcxgBIAMoCzIVLndhZ2dsZS52MS5Tb3VyY2VTcGVjEhUKDXZhbGlkYXRlX29ubHkYAiABKAgSCgoCYnkYAyABKAkSDgoGcmVhc29uGAQgASgJEhMKC2tlZXBfYWJzZW50GAUgASgIIj8KFEFwcGx5U291cmNlc1Jlc3BvbnNlEicKB3Jlc3VsdHMYASADKAsyFi53YWdnbGUudjEuQXBwbHlSZXN1bHQiwgEKC0FwcGx5UmVzdWx0EiIKBGNvZGUYASABKA4yFC53YWdnbGUudjEuQXBwbHlDb2RlEhEKCXNvdXJjZV9pZBgCIAEoCRIsCgxlcnJvcl9yZWFzb24YAyABKA4yFi53YWdnbGUudjEuRXJyb3JSZWFzb24SDwoHbWVzc2FnZRgEIAEoCRIWCg5jaGFuZ2VkX2ZpZWxkcxgFIAMoCRITCgtsb3N0X2ZpZWxkcxgGIAMoCRIQCgh3YXJuaW5ncxgHIAMoCSKNAQoURGVsZXRlU291cmNlc1JlcXVlc3QSCwoDaWRzGAEgAygJEiEKBmZpbHRlchgCIAEoCzIRLndhZ2dsZS52MS5GaWx0ZXISFQoNdmFsaWRhdGVfb25seRgDIAEoCBISCgpwYWdlX3Rva2VuGAQgASgJEgoKAmJ5GAUgASgJEg4KBnJlYXNvbhgGIAEoCSJ7ChVEZWxldGVTb3VyY2VzUmVzcG9uc2USDwoHbWF0Y2hlZBgBIAEoBRIPCgdjaGFuZ2VkGAIgASgFEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRITCgttaXNzaW5nX2lkcxgEIAMoCRISCgpzYW1wbGVfaWRzGAUgAygJIp8BChVUcmlnZ2VyU291cmNlc1JlcXVlc3QSCwoDaWRzGAEgAygJEiEKBmZpbHRlchgCIAEoCzIRLndhZ2dsZS52MS5GaWx0ZXISFQoNdmFsaWRhdGVfb25seRgDIAEoCBISCgpwYWdlX3Rva2VuGAQgASgJEg8KB3JldmlzaXQYBSABKAgSCgoCYnkYBiABKAkSDgoGcmVhc29uGAcgASgJIpQBChZUcmlnZ2VyU291cmNlc1Jlc3BvbnNlEg8KB21hdGNoZWQYASABKAUSDwoHY2hhbmdlZBgCIAEoBRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSEwoLbWlzc2luZ19pZHMYBCADKAkSFgoOY2FuY2VsZWRfc2VlZHMYBiABKAMSEgoKc2FtcGxlX2lkcxgFIAMoCSqJAQoJQXBwbHlDb2RlEhoKFkFQUExZX0NPREVfVU5TUEVDSUZJRUQQABIWChJBUFBMWV9DT0RFX0NSRUFURUQQARIWChJBUFBMWV9DT0RFX1VQREFURUQQAhIYChRBUFBMWV9DT0RFX1VOQ0hBTkdFRBADEhYKEkFQUExZX0NPREVfSU5WQUxJRBAEMsMECg1Tb3VyY2VTZXJ2aWNlEk8KDENyZWF0ZVNvdXJjZRIeLndhZ2dsZS52MS5DcmVhdGVTb3VyY2VSZXF1ZXN0Gh8ud2FnZ2xlLnYxLkNyZWF0ZVNvdXJjZVJlc3BvbnNlEkYKCUdldFNvdXJjZRIbLndhZ2dsZS52MS5HZXRTb3VyY2VSZXF1ZXN0Ghwud2FnZ2xlLnYxLkdldFNvdXJjZVJlc3BvbnNlEkwKC0xpc3RTb3VyY2VzEh0ud2FnZ2xlLnYxLkxpc3RTb3VyY2VzUmVxdWVzdBoeLndhZ2dsZS52MS5MaXN0U291cmNlc1Jlc3BvbnNlEk8KDFVwZGF0ZVNvdXJjZRIeLndhZ2dsZS52MS5VcGRhdGVTb3VyY2VSZXF1ZXN0Gh8ud2FnZ2xlLnYxLlVwZGF0ZVNvdXJjZVJlc3BvbnNlEk8KDEFwcGx5U291cmNlcxIeLndhZ2dsZS52MS5BcHBseVNvdXJjZXNSZXF1ZXN0Gh8ud2FnZ2xlLnYxLkFwcGx5U291cmNlc1Jlc3BvbnNlElIKDURlbGV0ZVNvdXJjZXMSHy53YWdnbGUudjEuRGVsZXRlU291cmNlc1JlcXVlc3QaIC53YWdnbGUudjEuRGVsZXRlU291cmNlc1Jlc3BvbnNlElUKDlRyaWdnZXJTb3VyY2VzEiAud2FnZ2xlLnYxLlRyaWdnZXJTb3VyY2VzUmVxdWVzdBohLndhZ2dsZS52MS5UcmlnZ2VyU291cmNlc1Jlc3BvbnNlQjlaN2dpdGh1Yi5jb20vd2FnZ2xlLWNyYXdsL3dhZ2dsZS9wcm90by93YWdnbGUvdjE7d2FnZ2xldjFiBnByb3RvMw", [file_google_protobuf_field_mask, file_waggle_v1_error_reason, file_waggle_v1_filter, file_waggle_v1_source]);
+  fileDesc("Ch53YWdnbGUvdjEvc291cmNlX3NlcnZpY2UucHJvdG8SCXdhZ2dsZS52MSJWChNDcmVhdGVTb3VyY2VSZXF1ZXN0EiMKBHNwZWMYASABKAsyFS53YWdnbGUudjEuU291cmNlU3BlYxIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkiSwoUQ3JlYXRlU291cmNlUmVzcG9uc2USIQoGc291cmNlGAEgASgLMhEud2FnZ2xlLnYxLlNvdXJjZRIQCgh3YXJuaW5ncxgCIAMoCSIeChBHZXRTb3VyY2VSZXF1ZXN0EgoKAmlkGAEgASgJIjYKEUdldFNvdXJjZVJlc3BvbnNlEiEKBnNvdXJjZRgBIAEoCzIRLndhZ2dsZS52MS5Tb3VyY2UiJQoXR2V0U291cmNlSGlzdG9yeVJlcXVlc3QSCgoCaWQYASABKAkiiQEKGEdldFNvdXJjZUhpc3RvcnlSZXNwb25zZRIhCgZzb3VyY2UYASABKAsyES53YWdnbGUudjEuU291cmNlEiYKBmN5Y2xlcxgCIAMoCzIWLndhZ2dsZS52MS5Tb3VyY2VDeWNsZRIiCgRkYXlzGAMgAygLMhQud2FnZ2xlLnYxLlNvdXJjZURheSKrAQoSTGlzdFNvdXJjZXNSZXF1ZXN0EiEKBmZpbHRlchgBIAEoCzIRLndhZ2dsZS52MS5GaWx0ZXISJwoGaGVhbHRoGAIgAygOMhcud2FnZ2xlLnYxLlNvdXJjZUhlYWx0aBIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRITCgt3aG9sZV9zcGVjcxgFIAEoCBINCgVnYXRlcxgGIAEoCCJSChNMaXN0U291cmNlc1Jlc3BvbnNlEiIKB3NvdXJjZXMYASADKAsyES53YWdnbGUudjEuU291cmNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKsAQoTVXBkYXRlU291cmNlUmVxdWVzdBIjCgRzcGVjGAEgASgLMhUud2FnZ2xlLnYxLlNvdXJjZVNwZWMSLwoLdXBkYXRlX21hc2sYAiABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrEgwKBGV0YWcYAyABKAkSCgoCYnkYBCABKAkSDgoGcmVhc29uGAUgASgJEhUKDXZhbGlkYXRlX29ubHkYBiABKAgiXAoUVXBkYXRlU291cmNlUmVzcG9uc2USIQoGc291cmNlGAEgASgLMhEud2FnZ2xlLnYxLlNvdXJjZRIQCgh3YXJuaW5ncxgCIAMoCRIPCgdjaGFuZ2VkGAMgASgIIoMBChNBcHBseVNvdXJjZXNSZXF1ZXN0EiQKBXNwZWNzGAEgAygLMhUud2FnZ2xlLnYxLlNvdXJjZVNwZWMSFQoNdmFsaWRhdGVfb25seRgCIAEoCBIKCgJieRgDIAEoCRIOCgZyZWFzb24YBCABKAkSEwoLa2VlcF9hYnNlbnQYBSABKAgiPwoUQXBwbHlTb3VyY2VzUmVzcG9uc2USJwoHcmVzdWx0cxgBIAMoCzIWLndhZ2dsZS52MS5BcHBseVJlc3VsdCLCAQoLQXBwbHlSZXN1bHQSIgoEY29kZRgBIAEoDjIULndhZ2dsZS52MS5BcHBseUNvZGUSEQoJc291cmNlX2lkGAIgASgJEiwKDGVycm9yX3JlYXNvbhgDIAEoDjIWLndhZ2dsZS52MS5FcnJvclJlYXNvbhIPCgdtZXNzYWdlGAQgASgJEhYKDmNoYW5nZWRfZmllbGRzGAUgAygJEhMKC2xvc3RfZmllbGRzGAYgAygJEhAKCHdhcm5pbmdzGAcgAygJIo0BChREZWxldGVTb3VyY2VzUmVxdWVzdBILCgNpZHMYASADKAkSIQoGZmlsdGVyGAIgASgLMhEud2FnZ2xlLnYxLkZpbHRlchIVCg12YWxpZGF0ZV9vbmx5GAMgASgIEhIKCnBhZ2VfdG9rZW4YBCABKAkSCgoCYnkYBSABKAkSDgoGcmVhc29uGAYgASgJInsKFURlbGV0ZVNvdXJjZXNSZXNwb25zZRIPCgdtYXRjaGVkGAEgASgFEg8KB2NoYW5nZWQYAiABKAUSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEhMKC21pc3NpbmdfaWRzGAQgAygJEhIKCnNhbXBsZV9pZHMYBSADKAkinwEKFVRyaWdnZXJTb3VyY2VzUmVxdWVzdBILCgNpZHMYASADKAkSIQoGZmlsdGVyGAIgASgLMhEud2FnZ2xlLnYxLkZpbHRlchIVCg12YWxpZGF0ZV9vbmx5GAMgASgIEhIKCnBhZ2VfdG9rZW4YBCABKAkSDwoHcmV2aXNpdBgFIAEoCBIKCgJieRgGIAEoCRIOCgZyZWFzb24YByABKAkilAEKFlRyaWdnZXJTb3VyY2VzUmVzcG9uc2USDwoHbWF0Y2hlZBgBIAEoBRIPCgdjaGFuZ2VkGAIgASgFEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRITCgttaXNzaW5nX2lkcxgEIAMoCRIWCg5jYW5jZWxlZF9zZWVkcxgGIAEoAxISCgpzYW1wbGVfaWRzGAUgAygJKokBCglBcHBseUNvZGUSGgoWQVBQTFlfQ09ERV9VTlNQRUNJRklFRBAAEhYKEkFQUExZX0NPREVfQ1JFQVRFRBABEhYKEkFQUExZX0NPREVfVVBEQVRFRBACEhgKFEFQUExZX0NPREVfVU5DSEFOR0VEEAMSFgoSQVBQTFlfQ09ERV9JTlZBTElEEAQyoAUKDVNvdXJjZVNlcnZpY2USTwoMQ3JlYXRlU291cmNlEh4ud2FnZ2xlLnYxLkNyZWF0ZVNvdXJjZVJlcXVlc3QaHy53YWdnbGUudjEuQ3JlYXRlU291cmNlUmVzcG9uc2USRgoJR2V0U291cmNlEhsud2FnZ2xlLnYxLkdldFNvdXJjZVJlcXVlc3QaHC53YWdnbGUudjEuR2V0U291cmNlUmVzcG9uc2USWwoQR2V0U291cmNlSGlzdG9yeRIiLndhZ2dsZS52MS5HZXRTb3VyY2VIaXN0b3J5UmVxdWVzdBojLndhZ2dsZS52MS5HZXRTb3VyY2VIaXN0b3J5UmVzcG9uc2USTAoLTGlzdFNvdXJjZXMSHS53YWdnbGUudjEuTGlzdFNvdXJjZXNSZXF1ZXN0Gh4ud2FnZ2xlLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2USTwoMVXBkYXRlU291cmNlEh4ud2FnZ2xlLnYxLlVwZGF0ZVNvdXJjZVJlcXVlc3QaHy53YWdnbGUudjEuVXBkYXRlU291cmNlUmVzcG9uc2USTwoMQXBwbHlTb3VyY2VzEh4ud2FnZ2xlLnYxLkFwcGx5U291cmNlc1JlcXVlc3QaHy53YWdnbGUudjEuQXBwbHlTb3VyY2VzUmVzcG9uc2USUgoNRGVsZXRlU291cmNlcxIfLndhZ2dsZS52MS5EZWxldGVTb3VyY2VzUmVxdWVzdBogLndhZ2dsZS52MS5EZWxldGVTb3VyY2VzUmVzcG9uc2USVQoOVHJpZ2dlclNvdXJjZXMSIC53YWdnbGUudjEuVHJpZ2dlclNvdXJjZXNSZXF1ZXN0GiEud2FnZ2xlLnYxLlRyaWdnZXJTb3VyY2VzUmVzcG9uc2VCOVo3Z2l0aHViLmNvbS93YWdnbGUtY3Jhd2wvd2FnZ2xlL3Byb3RvL3dhZ2dsZS92MTt3YWdnbGV2MWIGcHJvdG8z", [file_google_protobuf_field_mask, file_waggle_v1_error_reason, file_waggle_v1_filter, file_waggle_v1_source]);
 
 /**
  * CreateSourceRequest registers a source.
@@ -127,6 +127,62 @@ export const GetSourceResponseSchema: GenMessage<GetSourceResponse> = /*@__PURE_
   messageDesc(file_waggle_v1_source_service, 3);
 
 /**
+ * GetSourceHistoryRequest names a source.
+ *
+ * @generated from message waggle.v1.GetSourceHistoryRequest
+ */
+export type GetSourceHistoryRequest = Message<"waggle.v1.GetSourceHistoryRequest"> & {
+  /**
+   * Its id. Required.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message waggle.v1.GetSourceHistoryRequest.
+ * Use `create(GetSourceHistoryRequestSchema)` to create a new message.
+ */
+export const GetSourceHistoryRequestSchema: GenMessage<GetSourceHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_source_service, 4);
+
+/**
+ * GetSourceHistoryResponse holds the history of a source.
+ *
+ * @generated from message waggle.v1.GetSourceHistoryResponse
+ */
+export type GetSourceHistoryResponse = Message<"waggle.v1.GetSourceHistoryResponse"> & {
+  /**
+   * The source, as GetSource returns it.
+   *
+   * @generated from field: waggle.v1.Source source = 1;
+   */
+  source?: Source | undefined;
+
+  /**
+   * The last cycles of its seeds, the oldest first; at most 50.
+   *
+   * @generated from field: repeated waggle.v1.SourceCycle cycles = 2;
+   */
+  cycles: SourceCycle[];
+
+  /**
+   * The last 90 days, the oldest first; days on which nothing happened are left out.
+   *
+   * @generated from field: repeated waggle.v1.SourceDay days = 3;
+   */
+  days: SourceDay[];
+};
+
+/**
+ * Describes the message waggle.v1.GetSourceHistoryResponse.
+ * Use `create(GetSourceHistoryResponseSchema)` to create a new message.
+ */
+export const GetSourceHistoryResponseSchema: GenMessage<GetSourceHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_waggle_v1_source_service, 5);
+
+/**
  * ListSourcesRequest chooses sources. A source must match all conditions that are set; without conditions, all are
  * listed.
  *
@@ -141,7 +197,7 @@ export type ListSourcesRequest = Message<"waggle.v1.ListSourcesRequest"> & {
   filter?: Filter | undefined;
 
   /**
-   * Only sources whose health is one of these. At most 6.
+   * Only sources whose health is one of these. At most 8.
    *
    * @generated from field: repeated waggle.v1.SourceHealth health = 2;
    */
@@ -171,7 +227,7 @@ export type ListSourcesRequest = Message<"waggle.v1.ListSourcesRequest"> & {
 
   /**
    * Fill `status.gates` and `status.collector_unknown`, set `health` to STUCK if it applies, and fill `status.last_error`
-   * if a seed has failed since its last success. Each page then also reads the holds, up to 200 collectors, the queues of
+   * if a seed has failed since its last success, and `status.new_by_day`. Each page then also reads the holds, up to 200 collectors, the queues of
    * the next seeds, and of each source the seed that failed most. Default false: they are left out.
    *
    * @generated from field: bool gates = 6;
@@ -184,7 +240,7 @@ export type ListSourcesRequest = Message<"waggle.v1.ListSourcesRequest"> & {
  * Use `create(ListSourcesRequestSchema)` to create a new message.
  */
 export const ListSourcesRequestSchema: GenMessage<ListSourcesRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 4);
+  messageDesc(file_waggle_v1_source_service, 6);
 
 /**
  * ListSourcesResponse is a page of sources.
@@ -212,7 +268,7 @@ export type ListSourcesResponse = Message<"waggle.v1.ListSourcesResponse"> & {
  * Use `create(ListSourcesResponseSchema)` to create a new message.
  */
 export const ListSourcesResponseSchema: GenMessage<ListSourcesResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 5);
+  messageDesc(file_waggle_v1_source_service, 7);
 
 /**
  * UpdateSourceRequest changes fields of a source's spec.
@@ -269,7 +325,7 @@ export type UpdateSourceRequest = Message<"waggle.v1.UpdateSourceRequest"> & {
  * Use `create(UpdateSourceRequestSchema)` to create a new message.
  */
 export const UpdateSourceRequestSchema: GenMessage<UpdateSourceRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 6);
+  messageDesc(file_waggle_v1_source_service, 8);
 
 /**
  * UpdateSourceResponse holds the changed source.
@@ -305,7 +361,7 @@ export type UpdateSourceResponse = Message<"waggle.v1.UpdateSourceResponse"> & {
  * Use `create(UpdateSourceResponseSchema)` to create a new message.
  */
 export const UpdateSourceResponseSchema: GenMessage<UpdateSourceResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 7);
+  messageDesc(file_waggle_v1_source_service, 9);
 
 /**
  * ApplySourcesRequest holds the wanted specs of sources.
@@ -357,7 +413,7 @@ export type ApplySourcesRequest = Message<"waggle.v1.ApplySourcesRequest"> & {
  * Use `create(ApplySourcesRequestSchema)` to create a new message.
  */
 export const ApplySourcesRequestSchema: GenMessage<ApplySourcesRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 8);
+  messageDesc(file_waggle_v1_source_service, 10);
 
 /**
  * ApplySourcesResponse holds a result for each spec.
@@ -378,7 +434,7 @@ export type ApplySourcesResponse = Message<"waggle.v1.ApplySourcesResponse"> & {
  * Use `create(ApplySourcesResponseSchema)` to create a new message.
  */
 export const ApplySourcesResponseSchema: GenMessage<ApplySourcesResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 9);
+  messageDesc(file_waggle_v1_source_service, 11);
 
 /**
  * ApplyResult is the result of one spec.
@@ -444,7 +500,7 @@ export type ApplyResult = Message<"waggle.v1.ApplyResult"> & {
  * Use `create(ApplyResultSchema)` to create a new message.
  */
 export const ApplyResultSchema: GenMessage<ApplyResult> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 10);
+  messageDesc(file_waggle_v1_source_service, 12);
 
 /**
  * DeleteSourcesRequest deletes sources. Exactly one of ids and filter is required.
@@ -500,7 +556,7 @@ export type DeleteSourcesRequest = Message<"waggle.v1.DeleteSourcesRequest"> & {
  * Use `create(DeleteSourcesRequestSchema)` to create a new message.
  */
 export const DeleteSourcesRequestSchema: GenMessage<DeleteSourcesRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 11);
+  messageDesc(file_waggle_v1_source_service, 13);
 
 /**
  * DeleteSourcesResponse holds counts of the deleted sources.
@@ -549,7 +605,7 @@ export type DeleteSourcesResponse = Message<"waggle.v1.DeleteSourcesResponse"> &
  * Use `create(DeleteSourcesResponseSchema)` to create a new message.
  */
 export const DeleteSourcesResponseSchema: GenMessage<DeleteSourcesResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 12);
+  messageDesc(file_waggle_v1_source_service, 14);
 
 /**
  * TriggerSourcesRequest makes the seeds of sources due now. Exactly one of ids and filter is required.
@@ -612,7 +668,7 @@ export type TriggerSourcesRequest = Message<"waggle.v1.TriggerSourcesRequest"> &
  * Use `create(TriggerSourcesRequestSchema)` to create a new message.
  */
 export const TriggerSourcesRequestSchema: GenMessage<TriggerSourcesRequest> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 13);
+  messageDesc(file_waggle_v1_source_service, 15);
 
 /**
  * TriggerSourcesResponse holds counts of the triggered sources.
@@ -669,7 +725,7 @@ export type TriggerSourcesResponse = Message<"waggle.v1.TriggerSourcesResponse">
  * Use `create(TriggerSourcesResponseSchema)` to create a new message.
  */
 export const TriggerSourcesResponseSchema: GenMessage<TriggerSourcesResponse> = /*@__PURE__*/
-  messageDesc(file_waggle_v1_source_service, 14);
+  messageDesc(file_waggle_v1_source_service, 16);
 
 /**
  * ApplyCode is the result of a spec.
@@ -755,6 +811,18 @@ export const SourceService: GenService<{
     methodKind: "unary";
     input: typeof GetSourceRequestSchema;
     output: typeof GetSourceResponseSchema;
+  },
+  /**
+   * GetSourceHistory returns what is remembered of the crawls of a source. Changes nothing.
+   *
+   * Errors: as GetSource.
+   *
+   * @generated from rpc waggle.v1.SourceService.GetSourceHistory
+   */
+  getSourceHistory: {
+    methodKind: "unary";
+    input: typeof GetSourceHistoryRequestSchema;
+    output: typeof GetSourceHistoryResponseSchema;
   },
   /**
    * ListSources lists sources by id. Changes nothing.

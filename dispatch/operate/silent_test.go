@@ -1,0 +1,141 @@
+package operate_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waggle-crawl/waggle/dispatch"
+	"github.com/waggle-crawl/waggle/dispatch/dispatchtest"
+	"github.com/waggle-crawl/waggle/dispatch/history"
+	"github.com/waggle-crawl/waggle/dispatch/operate"
+)
+
+// feed is a report of a feed with an item that has been there for ever, and n new ones.
+func (w *world) feed(items, fresh int) {
+	w.T.Helper()
+	g := w.TakeOne()
+	s := &dispatch.Succeeded{HTTPStatus: 200, Bytes: 1000, Document: history.Feed}
+	for i := range items {
+		s.Discovered = append(s.Discovered, dispatch.DiscoveredItem{URL: fmt.Sprintf("http://a.example/%d", i), Relation: dispatch.RelationFeedItem})
+	}
+	for i := range fresh {
+		url := fmt.Sprintf("http://a.example/%d/%d", time.Now().Unix(), i)
+		s.Discovered = append(s.Discovered, dispatch.DiscoveredItem{URL: url, Relation: dispatch.RelationFeedItem})
+	}
+	w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: s})
+	for range items + fresh { // what was discovered is crawled
+		if got := w.Take(1); len(got) == 0 {
+			break
+		} else {
+			w.Settle(dispatchtest.Success(got[0]))
+		}
+	}
+}
+
+// ofHealth are the sources of a health, by the list.
+func (w *world) ofHealth(health ...operate.SourceHealth) (ids []string) {
+	w.T.Helper()
+	views, _, err := w.Operator.ListSources(w.T.Context(), operate.SourceQuery{Health: health, Histories: true}, "", 10)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	for _, v := range views {
+		ids = append(ids, v.Source.ID)
+	}
+	return ids
+}
+
+// A feed that has news every hour becomes quiet a day after the last, and is well again with the next.
+func TestOperator_quiet(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		every, after time.Duration // of the spec
+		hours        int           // of cycles without news until it is quiet
+	}{
+		"a day":         {every: time.Hour, hours: 25},
+		"3 intervals":   {every: 12 * time.Hour, hours: 61}, // 5 of its usual gaps
+		"as the spec":   {every: time.Hour, after: 3 * time.Hour, hours: 4},
+		"as it is told": {every: time.Hour, after: 72 * time.Hour, hours: 73},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+				w.Unhurried()
+				w.Create("news", func(s *dispatch.SourceSpec) {
+					s.Seeds, s.Schedule, s.QuietAfter = dispatchtest.Seeds("http://a.example/feed"), dispatch.Schedule{Every: c.every}, c.after
+				})
+				cycle := func(fresh int) {
+					w.feed(1, fresh)
+					time.Sleep(c.every)
+					synctest.Wait()
+				}
+				for range 8 {
+					cycle(1)
+				}
+				last := w.MustView("news").Status.LastNew
+				for time.Since(last) <= time.Duration(c.hours)*time.Hour {
+					quiet := time.Since(last) > time.Duration(c.hours-1)*time.Hour
+					if v := w.MustView("news"); (v.Health == operate.HealthQuiet) != quiet {
+						t.Errorf("after %v health is %d, usual gap %v", time.Since(last), v.Health, v.Status.UsualGap)
+					}
+					cycle(0)
+				}
+				f, ok := findings(t, w.Operator)["QUIET"]
+				if !ok || f.Next != "waggle source history news" || !f.Since.Equal(last) || len(w.ofHealth(operate.HealthQuiet)) != 1 {
+					t.Errorf("finding %+v, listed %v", f, w.ofHealth(operate.HealthQuiet))
+				}
+				if ids := w.ofHealth(operate.HealthEmpty); ids != nil {
+					t.Errorf("%v are empty", ids)
+				}
+				cycle(2)
+				v := w.MustView("news")
+				if v.Health != operate.HealthOK || len(w.ofHealth(operate.HealthQuiet)) != 0 || v.NewByDay[len(v.NewByDay)-1]+v.NewByDay[len(v.NewByDay)-2] < 2 {
+					t.Errorf("with news health is %d, new by day %v", v.Health, v.NewByDay)
+				}
+			})
+		})
+	}
+}
+
+// A document that has nothing of what it is for makes its source empty with its second cycle, by what it is.
+func TestOperator_empty(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		w.Unhurried()
+		follow := &dispatch.Follow{}
+		documents := map[string]struct {
+			document history.Document
+			follow   *dispatch.Follow
+			empty    bool
+		}{
+			"feed": {document: history.Feed, empty: true}, "sitemap": {document: history.Sitemap, empty: true},
+			"listing": {document: history.Page, follow: follow, empty: true}, "page": {document: history.Page},
+			"picture": {document: history.Other, follow: follow}, "nothing": {document: history.Empty, empty: true}, "unknown": {},
+		}
+		for id, d := range documents {
+			w.Create(id, func(s *dispatch.SourceSpec) {
+				s.Seeds, s.Schedule, s.Follow = dispatchtest.Seeds("http://"+id+".example/"), dispatch.Schedule{Every: time.Hour}, d.follow
+			})
+		}
+		for n := range 3 {
+			for _, g := range w.Take(len(documents)) {
+				w.Settle(dispatch.Report{
+					ID: g.Task.ID, Token: g.Token, Succeeded: &dispatch.Succeeded{HTTPStatus: 200, Document: documents[g.Task.SourceID].document},
+				})
+			}
+			for id, d := range documents {
+				if v := w.MustView(id); (v.Health == operate.HealthEmpty) != (d.empty && n > 0) {
+					t.Errorf("after %d cycles the health of %s is %d, %d empty ones", n+1, id, v.Health, v.Status.EmptyCycles)
+				}
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+		}
+		f := findings(t, w.Operator)["EMPTY"]
+		if ids := w.ofHealth(operate.HealthEmpty, operate.HealthQuiet); f.Count != 4 || len(ids) != 4 {
+			t.Errorf("empty are %v, the finding is %+v", ids, f)
+		}
+	})
+}
