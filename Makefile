@@ -15,7 +15,7 @@ PYTHON_SET := $(PYTHON_ENV)/set-$(shell cksum < collector/python/tools.txt | cut
 GO_TEST := CGO_ENABLED=1 go test -race -vet=off -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
-NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget nginx:nginx-light chromium:chromium systemd-analyze:systemd \
+NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget psql:postgresql nginx:nginx-light chromium:chromium systemd-analyze:systemd \
 	python3:python3,python3-venv node:nodejs npm:npm promtool:prometheus
 
 SHELL := bash
@@ -34,7 +34,7 @@ test: setup build crawlee-node house-check lint buf-lint generate-check unit cli
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
-setup: ## Install redis-server, a C compiler, wget, nginx, Chromium, systemd, Python, Node and Prometheus when missing (apt-get, as root)
+setup: ## Install redis-server, a C compiler, wget, PostgreSQL, nginx, Chromium, systemd, Python, Node and Prometheus when missing (apt-get, as root)
 	@missing=; \
 	for need in $(NEEDS); do \
 		if ! PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null; then \
@@ -44,7 +44,7 @@ setup: ## Install redis-server, a C compiler, wget, nginx, Chromium, systemd, Py
 	if [ -n "$$missing" ]; then \
 		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 			echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
-				"(elsewhere: Redis 7.0 or newer, a C compiler, wget, nginx, Chromium, systemd-analyze, Python 3.10 with venv, Node.js, Prometheus 2.42)" >&2; \
+				"(elsewhere: Redis 7.0 or newer, a C compiler, wget, PostgreSQL, nginx, Chromium, systemd-analyze, Python 3.10 with venv, Node.js, Prometheus 2.42)" >&2; \
 			exit 1; \
 		fi; \
 		apt-get update -q; \

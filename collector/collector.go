@@ -27,6 +27,7 @@ type Collector struct {
 	session  string
 	current  atomic.Pointer[run] // nil before the first Run
 	running  atomic.Bool
+	metrics  *metrics
 }
 
 // New checks the configuration, reads the files that it names, and makes a Collector with a new session. It connects to
@@ -40,7 +41,9 @@ func New(cfg Config) (*Collector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("collector config: %w", err)
 	}
-	return &Collector{cfg: cfg, security: security, session: uuid.NewString()}, nil
+	c := &Collector{cfg: cfg, security: security, session: uuid.NewString()}
+	c.metrics = newMetrics(c)
+	return c, nil
 }
 
 // Session is the UUID by which dispatchers tell this Collector from an earlier one with the same ID.

@@ -36,6 +36,8 @@ func (r *run) handle(l *lease) {
 		}
 		signal(r.slotFree) // after the report is queued, so that the next fetch can carry it
 	}()
+	began := time.Now()
+	defer func() { r.metrics.handling.Observe(time.Since(began).Seconds()) }()
 	done, err = r.handler.Handle(ctx, l.task)
 }
 
@@ -95,7 +97,7 @@ func (r *run) abandon(l *lease) {
 		return
 	}
 	r.log.Info("lease lost, outcome dropped", zap.String("task_id", l.task.ID), zap.NamedError("cause", context.Cause(l.ctx)))
-	r.stats.lost()
+	r.lost(l.lostReason())
 	r.forget(l)
 }
 
@@ -164,7 +166,7 @@ func isFinal(err error) bool {
 func (r *run) submitFailed(l *lease, err error) *wagglev1.Outcome {
 	if l.isLost() || r.calling.ctx.Err() != nil || status.Code(err) == codes.FailedPrecondition || status.Code(err) == codes.NotFound {
 		r.log.Info("lease lost while its discovered items were submitted", zap.String("task_id", l.task.ID), zap.Error(err))
-		r.stats.lost()
+		r.lost(l.lostReason())
 		return nil
 	}
 	r.log.Error("discovered items refused", zap.String("task_id", l.task.ID), zap.Error(err))

@@ -33,6 +33,7 @@ type lease struct {
 	working  bool // the handler has not returned
 	stuck    bool // nor had it handlerGrace after the end of its context
 	lost     bool // a dispatcher said so
+	why      wagglev1.LostReason
 	lapsed   bool // stopAt passed while the handler worked
 	cursor   []byte
 	progress *float32
@@ -89,7 +90,7 @@ func (l *lease) lose(reason wagglev1.LostReason) {
 	if l.lost {
 		return
 	}
-	l.lost = true
+	l.lost, l.why = true, reason
 	l.timer.Stop()
 	l.end(fmt.Errorf("%w: %s", ErrLeaseLost, strings.TrimPrefix(reason.String(), "LOST_REASON_")))
 }
@@ -118,6 +119,13 @@ func (l *lease) isLost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost
+}
+
+// lostReason is why a dispatcher said that the lease is gone; unspecified if none did.
+func (l *lease) lostReason() wagglev1.LostReason {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why
 }
 
 // setStuck notes that the handler goes on although its context ended handlerGrace ago. It returns false if it has returned.

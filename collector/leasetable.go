@@ -49,6 +49,13 @@ func (t *leaseTable) forget(l *lease) {
 	delete(t.byToken, l.token)
 }
 
+// held counts the leases.
+func (t *leaseTable) held() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byToken)
+}
+
 // beaten are the leases to name in a heartbeat.
 func (t *leaseTable) beaten() []*lease {
 	t.mu.Lock()

@@ -40,7 +40,7 @@ func (r *run) dropLate(at time.Time) {
 	for batch := r.outbox.late(at); len(batch) > 0; batch = r.outbox.late(at) {
 		for _, one := range batch {
 			r.log.Info("lease lost, outcome dropped: no dispatcher took the task back", zap.String("task_id", one.lease.task.ID))
-			r.stats.lost()
+			r.lost(wagglev1.LostReason_LOST_REASON_UNSPECIFIED)
 			r.drop(one)
 		}
 	}
@@ -185,6 +185,7 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 		switch code := result.GetCode(); code {
 		case wagglev1.ReportCode_REPORT_CODE_OK, wagglev1.ReportCode_REPORT_CODE_ALREADY_REPORTED:
 			r.stats.reported(one.message.GetOutcome())
+			r.metrics.reported(one.message.GetOutcome())
 			r.known.note(one.lease.task, one.message.GetOutcome().GetSucceeded().GetDiscovered(), result.GetDiscovered())
 			r.drop(one)
 		case wagglev1.ReportCode_REPORT_CODE_STORE_FULL:
@@ -194,7 +195,7 @@ func (r *run) settle(reports []*report, results []*wagglev1.ReportResult) {
 		default: // LEASE_LOST, NOT_FOUND
 			r.log.Info("report came too late", zap.String("task_id", one.lease.task.ID),
 				zap.Stringer("code", code), zap.Stringer("lost_reason", result.GetLostReason()))
-			r.stats.lost()
+			r.lost(result.GetLostReason())
 			r.drop(one)
 		}
 	}

@@ -39,6 +39,7 @@ type run struct {
 	fetching, working, calling life
 	stopErr                    atomic.Pointer[error] // set once by stop
 
+	metrics  *metrics
 	leases   *leaseTable
 	outbox   *outbox
 	stats    *counters
@@ -70,6 +71,7 @@ func newRun(ctx context.Context, c *Collector, handler Handler) (*run, error) {
 		fetchConn: fetchConn, controlConn: controlConn,
 		fetches: wagglev1.NewDispatchServiceClient(fetchConn),
 		control: wagglev1.NewDispatchServiceClient(controlConn),
+		metrics: c.metrics,
 		leases:  newLeaseTable(cfg.Slots),
 		outbox:  newOutbox(),
 		stats:   &counters{began: time.Now()},
@@ -121,6 +123,12 @@ func (r *run) stopCause() error {
 		return *cause
 	}
 	return nil
+}
+
+// lost counts a lease that ended before its task was reported.
+func (r *run) lost(reason wagglev1.LostReason) {
+	r.stats.change(func(s *Stats) { s.Lost++ })
+	r.metrics.lost.WithLabelValues(lostLabel(reason)).Inc()
 }
 
 // forget drops a lease that is over, and frees what its context holds.

@@ -55,8 +55,6 @@ func (c *counters) snapshot() Stats {
 	return c.stats
 }
 
-func (c *counters) lost() { c.change(func(s *Stats) { s.Lost++ }) }
-
 func (c *counters) reported(outcome *wagglev1.Outcome) {
 	c.change(func(s *Stats) {
 		switch outcome.GetResult().(type) {

@@ -64,6 +64,11 @@ type Outcomes struct {
 	OwnInRow      int `json:"own_in_row,omitempty"`
 	ReleasedInRow int `json:"released_in_row,omitempty"`
 	Silent        int `json:"silent,omitempty"`
+	// FailedInRow counts the failures for any reason since the last success, and FailingSince is when the first of them was reported.
+	// LastSuccess is the last success; zero: none is known.
+	FailedInRow  int       `json:"failed_in_row,omitempty"`
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	LastSuccess  time.Time `json:"last_success,omitzero"`
 	// Since is when the first task after the last answer ended without one; zero: none has.
 	Since time.Time `json:"since,omitzero"`
 	// LastError is the last failure since the last answer; nil: there was none.

@@ -24,7 +24,7 @@ import (
 
 // The collector that ships: sixteen slots, pages kept under out/.
 func Example() {
-	sink, err := web.NewDirSink("out", "paris-1")
+	sink, err := web.NewDirSink("out", "paris-1", web.Rotation{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -131,7 +131,7 @@ func ExampleNewDirSink() {
 		return
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	sink, err := web.NewDirSink(dir, "paris-1")
+	sink, err := web.NewDirSink(dir, "paris-1", web.Rotation{})
 	if err != nil {
 		fmt.Println(err)
 		return

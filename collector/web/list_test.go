@@ -51,7 +51,7 @@ func TestHandler_LongList(t *testing.T) {
 		serve(w, r, zipped(t, feed.Bytes()))
 	})
 	s.mux.HandleFunc("/long", func(w http.ResponseWriter, _ *http.Request) { forever(w, "<item><link>/1</link></item>") })
-	sink, err := web.NewDirSink(t.TempDir(), "c1")
+	sink, err := web.NewDirSink(t.TempDir(), "c1", web.Rotation{})
 	if err != nil {
 		t.Fatal(err)
 	}

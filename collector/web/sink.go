@@ -49,6 +49,17 @@ type Page struct {
 	Canonical string `json:"canonical,omitempty"`
 	NoIndex   bool   `json:"no_index,omitempty"`
 
+	// Title, Author and Published are what an HTML page says of itself, at most 1,000 bytes each; empty when it says none, and when it was
+	// not read again since the server said that nothing changed.
+	Title     string    `json:"title,omitempty"`
+	Author    string    `json:"author,omitempty"`
+	Published time.Time `json:"published,omitzero"`
+
+	// Depth is how many links lead to the task from a seed, which has 0; Kind what the task says that it is, as feed or sitemap; empty
+	// for a page.
+	Depth int    `json:"depth"`
+	Kind  string `json:"kind,omitempty"`
+
 	// RedirectedFrom is the URL where the redirects began that led to the task; empty: none did.
 	RedirectedFrom string `json:"redirected_from,omitempty"`
 
@@ -78,22 +89,37 @@ type Sink interface {
 // DirSink is a Sink in a directory: a line of JSON per page in pages-<collector id>.jsonl, bodies by their digest
 // under bodies/. Collectors with different ids, in one process or several, may share the directory.
 type DirSink struct {
-	dir  string
-	mu   sync.Mutex // guards file: one write at a time
-	file *os.File
+	dir, name string // name: of the file of records
+	rotation  Rotation
+
+	mu    sync.Mutex // guards what follows: one write at a time
+	file  *os.File
+	size  int64
+	begun time.Time // when the file got its first record, or was opened
+
+	bodies sync.RWMutex  // locked while an old file is removed
+	closed chan struct{} // by Close
+	ending sync.Once
+	aged   chan struct{} // closed when nothing looks after old files any more
 }
+
+// recordSuffix is what files of records end in.
+const recordSuffix = ".jsonl"
 
 // NewDirSink opens the sink in dir, which it makes when missing. collectorID names the collector's file; records are
 // appended to what the file has. The id may hold a-z, 0-9, dot, underscore and hyphen. Close it when the collector has
-// stopped.
-func NewDirSink(dir, collectorID string) (*DirSink, error) {
+// stopped. Of bodies that several collectors share in a directory the shortest Keep counts.
+func NewDirSink(dir, collectorID string, rotation Rotation) (*DirSink, error) {
+	if err := rotation.Validate(); err != nil {
+		return nil, fmt.Errorf("open sink %s: %w", dir, err)
+	}
 	if collectorID == "" || strings.Trim(collectorID, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
 		return nil, fmt.Errorf("open sink %s: collector id %q: want 1 or more of a-z, 0-9, '.', '_', '-'", dir, collectorID)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "bodies"), 0o755); err != nil {
 		return nil, fmt.Errorf("open sink: %w", err)
 	}
-	name := filepath.Join(dir, "pages-"+collectorID+".jsonl")
+	name := filepath.Join(dir, "pages-"+collectorID+recordSuffix)
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open sink: %w", err)
@@ -101,7 +127,20 @@ func NewDirSink(dir, collectorID string) (*DirSink, error) {
 	if err := endLastLine(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("open sink: %w", err), file.Close())
 	}
-	return &DirSink{dir: dir, file: file}, nil
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open sink: %w", err), file.Close())
+	}
+	s := &DirSink{
+		dir: dir, name: name, rotation: rotation, file: file, size: info.Size(), begun: time.Now(),
+		closed: make(chan struct{}), aged: make(chan struct{}),
+	}
+	if period := rotation.period(); period > 0 {
+		go s.age(period)
+	} else {
+		close(s.aged)
+	}
+	return s, nil
 }
 
 // endLastLine ends a line that a crash of the machine may have cut, so that it spoils no other.
@@ -123,6 +162,8 @@ func endLastLine(file *os.File) error {
 
 // Close closes the collector's file.
 func (s *DirSink) Close() error {
+	s.ending.Do(func() { close(s.closed) })
+	<-s.aged
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.file.Close()
@@ -143,6 +184,8 @@ func (s *DirSink) Put(ctx context.Context, page Page, content Content) error {
 		if err := s.writeBody(page.File, content.Body); err != nil {
 			return fmt.Errorf("store body of %s: %w", page.URL, err)
 		}
+	} else {
+		_ = s.touch(filepath.Join(s.dir, filepath.FromSlash(file))) // it is kept as long as the record
 	}
 	line, err := json.Marshal(page)
 	if err != nil {
@@ -150,7 +193,16 @@ func (s *DirSink) Put(ctx context.Context, page Page, content Content) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.file.Write(append(line, '\n')); err != nil {
+	if s.rotation.MaxBytes > 0 && s.size > 0 && s.size+int64(len(line)) >= s.rotation.MaxBytes {
+		if err := s.rotate(); err != nil {
+			return fmt.Errorf("store page %s: begin a new file: %w", page.URL, err)
+		}
+	}
+	if s.size == 0 {
+		s.begun = time.Now()
+	}
+	n, err := s.file.Write(append(line, '\n'))
+	if s.size += int64(n); err != nil {
 		return fmt.Errorf("store page %s: %w", page.URL, err)
 	}
 	return nil
@@ -171,7 +223,7 @@ func (s *DirSink) Body(ctx context.Context, digest string) ([]byte, error) {
 // writeBody stores a body unless it is there. The file appears whole or not at all.
 func (s *DirSink) writeBody(file string, body []byte) error {
 	target := filepath.Join(s.dir, filepath.FromSlash(file))
-	if info, err := os.Stat(target); err == nil && info.Size() == int64(len(body)) {
+	if info, err := os.Stat(target); err == nil && info.Size() == int64(len(body)) && s.touch(target) == nil {
 		return nil
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

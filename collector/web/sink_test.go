@@ -59,7 +59,7 @@ func (s *memorySink) Body(_ context.Context, digest string) ([]byte, error) {
 
 func openSink(t *testing.T, dir, id string) *web.DirSink {
 	t.Helper()
-	sink, err := web.NewDirSink(dir, id)
+	sink, err := web.NewDirSink(dir, id, web.Rotation{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestDirSink_Bad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, id := range []string{"", "../x", "A", "a b"} {
-		if _, err := web.NewDirSink(dir, id); err == nil {
+		if _, err := web.NewDirSink(dir, id, web.Rotation{}); err == nil {
 			t.Errorf("collector id %q was taken", id)
 		}
 	}
@@ -172,7 +172,7 @@ func TestDirSink_Bad(t *testing.T) {
 	if got := records(t, dir, "a"); len(got) != 0 {
 		t.Errorf("records %v", got)
 	}
-	if _, err := web.NewDirSink(filepath.Join(dir, "pages-a.jsonl"), "a"); err == nil {
+	if _, err := web.NewDirSink(filepath.Join(dir, "pages-a.jsonl"), "a", web.Rotation{}); err == nil {
 		t.Error("a file was taken for a directory")
 	}
 }

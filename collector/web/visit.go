@@ -177,6 +177,9 @@ func (v *visit) conditions(ctx context.Context) http.Header {
 	if v.before.Digest == "" || (v.before.HasLinks && !v.recall(ctx)) {
 		return nil
 	}
+	if sink, expires := v.cfg.Sink.(Expiring); expires && !sink.Has(v.before.Digest) {
+		return nil
+	}
 	return v.before.conditions()
 }
 
@@ -456,6 +459,7 @@ func (v *visit) page(changed bool) Page {
 		FetchTime:   v.start.UTC(), FetchMillis: v.whole.Milliseconds(),
 		Digest: v.after.Digest, Bytes: v.after.Bytes, Changed: changed, Links: len(v.found.Links),
 		Canonical: v.found.Canonical, NoIndex: v.after.NoIndex,
+		Title: v.found.Title, Author: v.found.Author, Published: v.found.Published, Depth: t.Depth, Kind: t.Kind,
 		SourceID: t.SourceID, TaskID: t.ID, Cycle: t.Cycle, Run: t.Run, Attempt: t.Attempt, Fence: t.Fence,
 	}
 }

@@ -75,7 +75,7 @@ func TestWARC(t *testing.T) {
 	dir := t.TempDir()
 	collect := func(id string) *process {
 		return launch(t, id, programs.path("waggle"), "collect", "--server", d.addr, "--id", id, "--allow-private", "--slots", "4",
-			"--warc", dir, "--warc-size", "70000", "--contact", "https://crawler.example")
+			"--warc", dir, "--file-size", "70000", "--contact", "https://crawler.example")
 	}
 	depth := int32(50)
 	c.createSource(t, &pb.SourceSpec{

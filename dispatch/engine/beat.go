@@ -93,7 +93,8 @@ func (d *Dispatcher) Beat(ctx context.Context, info dispatch.CollectorInfo, leas
 			return nil, err
 		}
 	}
-	if d.holds.stops(info.ID, info.Labels) {
+	held := d.holds.stops(info.ID, info.Labels)
+	if d.noteBeat(&info, len(renewals), held); held {
 		result.Held, result.Next = true, min(result.Next, heldBeat)
 	}
 	return result, nil

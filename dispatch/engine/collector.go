@@ -352,6 +352,7 @@ func replaced(collector, session string) error {
 // sessionEnded ends the waiting fetches and the heartbeat streams of all sessions of the collector except current.
 func (d *Dispatcher) sessionEnded(collector, current string) {
 	d.outcomes.forget(collector)
+	d.activity.forget(collector)
 	d.pump.EndSessions(collector, current)
 	d.pushes.endSessions(collector, current)
 }

@@ -83,6 +83,7 @@ type Dispatcher struct {
 	widened   *ttlcache.Cache[string, widened] // by the uids of sources
 	slowed    *slowdown
 	outcomes  *outcomes
+	activity  *activity
 	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
 	holds     *holdWatch
 	pushes    *pushes
@@ -106,7 +107,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.catalog = newCatalog(cfg.Store)
 	d.widened = ttlcache.New(ttlcache.WithCapacity[string, widened](maxCachedSources), ttlcache.WithDisableTouchOnHit[string, widened]())
 	d.slowed = newSlowdown()
-	d.outcomes = newOutcomes()
+	d.outcomes, d.activity = newOutcomes(), newActivity()
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.newcomers = &newcomers{met: make(map[string]*newcomer), taken: make(map[string]int)}

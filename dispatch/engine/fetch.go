@@ -91,6 +91,7 @@ func (d *Dispatcher) Fetch(ctx context.Context, req FetchRequest) (*FetchResult,
 	if err := req.normalise(); err != nil {
 		return nil, err
 	}
+	d.activity.note(req.Collector)
 	reports, err := d.Report(ctx, req.Collector, req.Reports)
 	if err != nil {
 		return nil, err

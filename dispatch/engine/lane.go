@@ -52,6 +52,7 @@ func (d *Dispatcher) laneOf(reports []dispatch.Report) (shard int, ok bool) {
 func (d *Dispatcher) Settle(collector string, reports []dispatch.Report, done func([]ReportResult, error)) bool {
 	shard, ok := d.laneOf(reports)
 	if ok {
+		d.activity.note(collector)
 		d.lanes.add(shard, &laneReports{collector: collector, reports: reports, done: done})
 	}
 	return ok

@@ -38,6 +38,9 @@ type tally struct {
 	row       dispatch.Outcomes // only what is counted since the last answer
 	silent    []string          // queues of hosts that have not answered since then
 	answer    time.Time         // the last answer
+	success   time.Time         // the last success
+	failures  int               // since then
+	failing   time.Time         // the first of them
 }
 
 // period is a part of the time that is counted.
@@ -71,6 +74,7 @@ func (o *outcomes) note(r *dispatch.Report, task *dispatch.Task) {
 	case r.Failed != nil:
 		t.failed(r.Failed, task, now)
 	default:
+		t.success, t.failures, t.failing = now, 0, time.Time{}
 		t.answered(now)
 	}
 }
@@ -87,6 +91,9 @@ func (t *tally) unanswered(now time.Time) {
 }
 
 func (t *tally) failed(f *dispatch.Failed, task *dispatch.Task, now time.Time) {
+	if t.failures++; t.failing.IsZero() {
+		t.failing = now
+	}
 	if t.now.failed == nil {
 		t.now.failed = make(map[dispatch.FailureReason]int, 1)
 	}
@@ -153,6 +160,7 @@ func (o *outcomes) of(collector string) *dispatch.Outcomes {
 		return nil
 	}
 	sum := t.row
+	sum.FailedInRow, sum.FailingSince, sum.LastSuccess = t.failures, t.failing, t.success
 	sum.Answered, sum.Released = t.now.answered+t.past.answered, t.now.released+t.past.released
 	if now.Sub(t.answer) >= silentAfter {
 		sum.Silent = len(t.silent)

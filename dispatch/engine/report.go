@@ -36,6 +36,7 @@ func (d *Dispatcher) Report(ctx context.Context, collector string, reports []dis
 	if len(reports) == 0 {
 		return nil, nil
 	}
+	d.activity.note(collector)
 	return d.settle(ctx, reports, ownReports(collector, reports))
 }
 

@@ -28,6 +28,7 @@ func (d *Dispatcher) Prepare(ctx context.Context, req FetchRequest) (*Standing, 
 	if err := s.req.normalise(); err != nil {
 		return nil, err
 	}
+	d.activity.note(req.Collector)
 	if len(req.Sources)+len(req.Reports) > 0 || d.slowed.remaining(req.Collector) > 0 {
 		return nil, nil
 	}

@@ -25,8 +25,79 @@ func (l *look) collectorFinding(v *CollectorView) (FindingKind, time.Time) {
 	case v.Info.Stopping || len(v.Holds) > 0:
 	case v.Outcomes.Unable():
 		return findCollector, v.Outcomes.Since
+	case l.failsAlone(v):
+		return findFetchesFail, v.Outcomes.FailingSince
+	case l.deaf(v):
+		return findDeaf, l.now.Add(-l.idle(v.Info.ID))
 	}
 	return "", time.Time{}
+}
+
+// failsAlone reports whether all tasks of a collector fail, for whatever reason, and it is alone or another collector succeeds.
+func (l *look) failsAlone(v *CollectorView) bool {
+	o := v.Outcomes
+	if o == nil || o.FailedInRow < failedLeast || l.now.Sub(o.FailingSince) < failingLeast {
+		return false
+	}
+	alone := true
+	for i := range l.collectors {
+		other := &l.collectors[i]
+		switch {
+		case other.Info.ID == v.Info.ID || other.Info.Ended || other.Gone(l.now) || other.Outcomes == nil:
+		case other.Outcomes.LastSuccess.After(o.FailingSince):
+			return true
+		default:
+			alone = false
+		}
+	}
+	return alone
+}
+
+// deaf reports whether a collector has neither fetched nor reported for long, though it could and there is work. A collector that
+// sends no beats is never deaf: its silence makes it gone.
+func (l *look) deaf(v *CollectorView) bool {
+	free := v.Held < int64(max(v.Info.Slots-v.Info.StuckSlots, 1))
+	return free && !v.Info.Stuck() && l.idle(v.Info.ID) >= deafAfter && l.workFor(v)
+}
+
+// idle is how long a collector has neither fetched nor reported though it could, by the clock of this process; 0 if that is not known.
+func (l *look) idle(collector string) time.Duration {
+	since := l.d.IdleSince(collector)
+	if since.IsZero() {
+		return 0
+	}
+	return time.Since(since)
+}
+
+// workFor reports whether tasks of the pools of a collector can be handed out now, or other collectors work on such.
+func (l *look) workFor(v *CollectorView) bool {
+	takes := func(pool string) bool {
+		return takesOf(&v.Info, wanted{pool: pool}) != takesNone && !l.book.StopsPool(pool)
+	}
+	if slices.ContainsFunc(l.pools, func(p *PoolView) bool { return p.Open > 0 && takes(p.Name) }) {
+		return true
+	}
+	return slices.ContainsFunc(l.collectors, func(other CollectorView) bool {
+		pools := other.Info.Pools
+		if len(pools) == 0 {
+			pools = []string{dispatch.DefaultPool}
+		}
+		return other.Info.ID != v.Info.ID && other.Held > 0 && slices.ContainsFunc(pools, takes)
+	})
+}
+
+// message is what is wrong with a collector, beside what it reports of itself.
+func (l *look) message(kind FindingKind, v *CollectorView) string {
+	switch kind {
+	case findDeaf:
+		free := int64(max(v.Info.Slots-v.Info.StuckSlots, 1)) - v.Held
+		return fmt.Sprintf("it beats, but has not fetched or reported for %v, with %s and work for it",
+			l.idle(v.Info.ID).Truncate(time.Second), counted(free, "free slot"))
+	case findFetchesFail:
+		return counted(int64(v.Outcomes.FailedInRow), "failure") + " in a row"
+	default:
+		return ""
+	}
 }
 
 // findCollectors finds collectors that can do nothing, that hold leases and are not heard from, that are gone since a short
@@ -45,7 +116,7 @@ func (l *look) findCollectors() {
 		}
 		worse := f.Worst == nil || of.kind != findHandler && since.Before(f.Since) || of.kind == findHandler && working(v) < working(f.Worst.(*CollectorView)) //nolint:forcetypeassert // set below
 		if f.Count++; worse {
-			f.Worst, f.Since, f.Next = v, since, next
+			f.Worst, f.Since, f.Next, f.Message = v, since, next, l.message(of.kind, v)
 			f.Names = slices.Insert(f.Names, 0, v.Info.ID)
 		} else {
 			f.Names = append(f.Names, v.Info.ID)
@@ -62,8 +133,8 @@ func (l *look) findCollectors() {
 			note(cause{kind: kind}, v, since, "waggle collector list")
 		default:
 			of := cause{kind: kind}
-			if e := v.Outcomes.LastError; e != nil {
-				of.reason = e.Reason
+			if kind == findCollector && v.Outcomes.LastError != nil {
+				of.reason = v.Outcomes.LastError.Reason
 			}
 			note(of, v, since, only)
 		}

@@ -60,12 +60,14 @@ const (
 	findGone        FindingKind = "GONE"
 	findIdle        FindingKind = "IDLE"
 	findUnread      FindingKind = "UNREAD"
+	findDeaf        FindingKind = "DEAF"
+	findFetchesFail FindingKind = "FETCHES_FAIL"
 )
 
 // FindingKinds are all kinds, the most severe first.
 func FindingKinds() []FindingKind {
 	return []FindingKind{
-		findDispatcher, findStore, findHeld, findCollector, findStuck, findNoCollector, findHung, findHandler, findReleased, findBlocked,
+		findDispatcher, findStore, findHeld, findCollector, findFetchesFail, findStuck, findNoCollector, findHung, findDeaf, findHandler, findReleased, findBlocked,
 		findNever, findFailing, findBackedOff, findLate, findDead, findMoved, findGone, findIdle, findUnread,
 	}
 }
@@ -99,6 +101,11 @@ const (
 	beatOverdue = dispatch.IdleBeat + 5*time.Second
 	// goneRecently is how long a collector that is gone is a finding: it may have been taken down.
 	goneRecently = 10 * time.Minute
+	// deafAfter is longer than a fetch waits, and a collector waits until it repeats one that failed.
+	deafAfter = time.Minute
+	// failedLeast failures in a row, over failingLeast at least, are all that a collector does.
+	failedLeast  = 20
+	failingLeast = time.Minute
 	// handlerShare of the longest hold is more than a handler takes that works.
 	handlerShare = 0.5
 	oldestLeases = 10 // are compared with the longest holds of their sources

@@ -2,11 +2,13 @@ package extract
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -46,7 +48,7 @@ func readPage(c *collection, asked *directives, body []byte, contentType string)
 }
 
 func (p *page) tokens(z *html.Tokenizer) {
-	inStyle := false
+	inStyle, inTitle := false, false
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
@@ -57,16 +59,19 @@ func (p *page) tokens(z *html.Tokenizer) {
 			if element == atom.Noscript || element == atom.Noframes {
 				z.NextIsNotRawText() // a crawler runs no script and shows no frame: this part is for it
 			}
-			inStyle = element == atom.Style
+			inStyle, inTitle = element == atom.Style, element == atom.Title && p.found.Title == ""
 			if hasAttributes && (p.opts.Resources || hasPageLinks(element)) {
 				p.element(element, attributesOf(z))
 			}
 		case html.TextToken:
+			if inTitle {
+				p.found.Title = ownWords(string(z.Text()))
+			}
 			if inStyle && p.opts.Resources {
 				p.addAll(cssURLs(string(z.Text())))
 			}
 		case html.EndTagToken:
-			inStyle = false
+			inStyle, inTitle = false, false
 		default: // comments and doctypes
 		}
 	}
@@ -203,9 +208,33 @@ func isPageType(mediaType string) bool {
 
 func (p *page) meta(attrs attributes) {
 	p.asked.addMeta(attrs["name"], attrs["content"])
+	p.describe(strings.ToLower(cmp.Or(attrs["property"], attrs["name"], attrs["itemprop"])), attrs["content"])
 	if strings.EqualFold(strings.TrimSpace(attrs["http-equiv"]), "refresh") {
 		p.addRefresh(attrs["content"])
 	}
+}
+
+// describe takes what a meta element says of the document. The first that says it counts, and the title element before og:title.
+func (p *page) describe(name, content string) {
+	switch name {
+	case "og:title":
+		p.found.Title = cmp.Or(p.found.Title, ownWords(content))
+	case "author", "article:author", "dc.creator":
+		p.found.Author = cmp.Or(p.found.Author, ownWords(content))
+	case "article:published_time", "datepublished", "date", "dc.date", "dc.date.issued", "publish-date", "pubdate":
+		if p.found.Published.IsZero() {
+			p.found.Published = ReadTime(strings.TrimSpace(content)).UTC()
+		}
+	}
+}
+
+// maxOwnWords bounds what a document says of itself, in bytes.
+const maxOwnWords = 1000
+
+// ownWords is a text on one line, as long as it may be.
+func ownWords(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	return strings.ToValidUTF8(text[:min(len(text), maxOwnWords)], "")
 }
 
 // refresh is what meta refresh and the Refresh header have: `5; url=next.html`, in each form that the HTML standard reads

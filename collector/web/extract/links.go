@@ -83,6 +83,11 @@ type Result struct {
 	// Canonical is the URL that an HTML document says is its own; empty when it says none. It is among the links too.
 	Canonical string
 
+	// Title, Author and Published are what an HTML document says of itself, its title on one line: by its title element or og:title, and
+	// by meta elements. At most 1,000 bytes each, the rest is cut; empty or zero when it says none.
+	Title, Author string
+	Published     time.Time
+
 	// NoIndex says that the document asks not to be indexed.
 	NoIndex bool
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 )
 
 const (
@@ -22,6 +23,13 @@ type Config struct {
 	// MaxFileBytes is the size from which a file gets no more pages. 64 KiB or more; default 1 GiB, as archives like it.
 	// A page that is larger gets a file of its own.
 	MaxFileBytes int64
+
+	// MaxFileAge is the age from which a file gets no more pages. Default: none.
+	MaxFileAge time.Duration
+
+	// Keep is how long a file stays after its last page, 1 minute or more; then it is removed with its index, and its payloads are
+	// stored anew when they come again. A revisit may outlive the record that it refers to. Default: files stay.
+	Keep time.Duration
 
 	// Software and Operator stand in the warcinfo records: the crawler with its version, and how to reach who runs it.
 	// Defaults: "waggle", and none.
@@ -46,6 +54,12 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxFileBytes != 0 && c.MaxFileBytes < minFileBytes {
 		return fmt.Errorf("field MaxFileBytes: %d: want %d or more", c.MaxFileBytes, minFileBytes)
+	}
+	if c.MaxFileAge < 0 {
+		return fmt.Errorf("field MaxFileAge: %v: want 0 or more", c.MaxFileAge)
+	}
+	if c.Keep != 0 && c.Keep < time.Minute {
+		return fmt.Errorf("field Keep: %v: want 1m or more", c.Keep)
 	}
 	for _, text := range []struct{ name, value string }{{"Software", c.Software}, {"Operator", c.Operator}} {
 		if strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f }) {

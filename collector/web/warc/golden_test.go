@@ -70,7 +70,7 @@ WARC-Target-URI: http://a.example/p
 WARC-Concurrent-To: <urn:uuid:2>
 WARC-Block-Digest: DIGEST
 Content-Type: application/warc-fields
-Content-Length: 561
+Content-Length: 683
 
 fetchTimeMs: 12
 waggle-task-id: 17-abc
@@ -91,6 +91,11 @@ waggle-changed: true
 waggle-links: 1
 waggle-canonical: http://a.example/canonical
 waggle-no-index: true
+waggle-title: A title
+waggle-author: Ada
+waggle-published: 2026-03-01T12:00:00.25Z
+waggle-depth: 2
+waggle-kind: page
 
 
 `

@@ -19,6 +19,9 @@ type pageField struct {
 // text writes the value.
 func (f pageField) text() string {
 	if t, ok := f.value.(*time.Time); ok {
+		if t.IsZero() {
+			return ""
+		}
 		return t.UTC().Format(time.RFC3339Nano)
 	}
 	return fmt.Sprint(reflect.ValueOf(f.value).Elem())
@@ -62,6 +65,11 @@ func fieldsOf(p *web.Page) []pageField {
 		{"waggle-links", &p.Links},
 		{"waggle-canonical", &p.Canonical},
 		{"waggle-no-index", &p.NoIndex},
+		{"waggle-title", &p.Title},
+		{"waggle-author", &p.Author},
+		{"waggle-published", &p.Published},
+		{"waggle-depth", &p.Depth},
+		{"waggle-kind", &p.Kind},
 	}
 }
 

@@ -29,7 +29,11 @@ type Sink struct {
 	mu     sync.Mutex // guards what follows: one group is appended at a time
 	out    *output    // nil: the next Put makes one
 	number int        // of the next file
+	begun  time.Time  // out
 	closed bool
+
+	stop chan struct{} // closed by Close
+	aged chan struct{} // closed when nothing looks after old files any more
 }
 
 var _ web.Sink = (*Sink)(nil)
@@ -48,14 +52,26 @@ func New(cfg Config) (*Sink, error) {
 	if err := recoverAll(&cfg, s.digests); err != nil {
 		return nil, fmt.Errorf("open warc sink: %w", err)
 	}
+	s.stop, s.aged = make(chan struct{}), make(chan struct{})
+	if period := cfg.period(); period > 0 {
+		go s.age(period)
+	} else {
+		close(s.aged)
+	}
 	return s, nil
 }
 
 // Close finishes the file that is written. Put fails with os.ErrClosed from then on.
 func (s *Sink) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	if !s.closed {
+		close(s.stop)
+	}
 	s.closed = true
+	s.mu.Unlock()
+	<-s.aged
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.finish()
 }
 
@@ -87,7 +103,7 @@ func (s *Sink) put(page web.Page, exchanges []web.Exchange) error {
 	if len(exchanges) == 0 {
 		return errors.New("it has no exchanges: the handler's Config.Exchanges must be set")
 	}
-	known, err := s.digests.find(page.Digest)
+	known, err := s.known(page.Digest)
 	if err != nil {
 		return err
 	}
@@ -123,7 +139,7 @@ func (s *Sink) append(g *group) error {
 		if err != nil {
 			return err
 		}
-		s.out = out
+		s.out, s.begun = out, time.Now()
 		s.number = (s.number + 1) % 100_000
 	}
 	g.entry.File = s.out.name + archiveSuffix
@@ -148,7 +164,7 @@ func (s *Sink) Body(ctx context.Context, digest string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	known, err := s.digests.find(digest)
+	known, err := s.known(digest)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,7 @@ func pageOf(url, body string) (web.Page, web.Content) {
 		URL: url, FinalURL: url, RedirectedFrom: "http://a.example/head", Status: 200, ContentType: "text/plain", FetchTime: noon, FetchMillis: 12,
 		Digest: sha([]byte(body)), Bytes: int64(len(body)), Changed: true, Links: 1, Canonical: "http://a.example/canonical", NoIndex: true,
 		SourceID: "news.a", TaskID: "17-abc", Cycle: 3, Run: 9, Attempt: 2, Fence: 1234567,
+		Title: "A title", Author: "Ada", Published: noon, Depth: 2, Kind: "page",
 	}
 	return page, web.Content{Body: []byte(body), Exchanges: []web.Exchange{{
 		URL: url, Time: noon, RemoteAddress: "192.0.2.7:80", Protocol: "HTTP/1.1",
@@ -296,7 +297,7 @@ func TestSink_BodyGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, append(text[:len(text)-900:len(text)-900], make([]byte, 900)...), 0o600); err != nil {
+	if err := os.WriteFile(file, append(text[:len(text)-1100:len(text)-1100], make([]byte, 1100)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sink.Body(t.Context(), page.Digest); err == nil || errors.Is(err, fs.ErrNotExist) {

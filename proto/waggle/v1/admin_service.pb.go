@@ -69,6 +69,12 @@ const (
 	FindingKind_FINDING_KIND_UNREAD FindingKind = 18
 	// Seeds of a source have moved for good, or redirect to a host where the source does not follow links: see SourceStatus.moves.
 	FindingKind_FINDING_KIND_MOVED FindingKind = 19
+	// A collector beats, but has neither fetched nor reported for a minute, although it has free slots, nothing stops it, and there is
+	// work: tasks of its pools can be handed out, or others work on such.
+	FindingKind_FINDING_KIND_DEAF FindingKind = 20
+	// The last 20 tasks of a collector and more, over a minute at least, failed for whatever reason, while another collector succeeds or
+	// it is the only one. Ends with a success, or 10 minutes after its last report.
+	FindingKind_FINDING_KIND_FETCHES_FAIL FindingKind = 21
 )
 
 // Enum value maps for FindingKind.
@@ -94,6 +100,8 @@ var (
 		17: "FINDING_KIND_IDLE",
 		18: "FINDING_KIND_UNREAD",
 		19: "FINDING_KIND_MOVED",
+		20: "FINDING_KIND_DEAF",
+		21: "FINDING_KIND_FETCHES_FAIL",
 	}
 	FindingKind_value = map[string]int32{
 		"FINDING_KIND_UNSPECIFIED":  0,
@@ -116,6 +124,8 @@ var (
 		"FINDING_KIND_IDLE":         17,
 		"FINDING_KIND_UNREAD":       18,
 		"FINDING_KIND_MOVED":        19,
+		"FINDING_KIND_DEAF":         20,
+		"FINDING_KIND_FETCHES_FAIL": 21,
 	}
 )
 
@@ -2886,7 +2896,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
 	"\x11MoveOwnerResponse\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
-	"\astandby\x18\x02 \x01(\tR\astandby*\x8c\x04\n" +
+	"\astandby\x18\x02 \x01(\tR\astandby*\xc2\x04\n" +
 	"\vFindingKind\x12\x1c\n" +
 	"\x18FINDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17FINDING_KIND_DISPATCHER\x10\x01\x12\x16\n" +
@@ -2908,7 +2918,9 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x11FINDING_KIND_GONE\x10\x10\x12\x15\n" +
 	"\x11FINDING_KIND_IDLE\x10\x11\x12\x17\n" +
 	"\x13FINDING_KIND_UNREAD\x10\x12\x12\x16\n" +
-	"\x12FINDING_KIND_MOVED\x10\x13*\x92\x01\n" +
+	"\x12FINDING_KIND_MOVED\x10\x13\x12\x15\n" +
+	"\x11FINDING_KIND_DEAF\x10\x14\x12\x1d\n" +
+	"\x19FINDING_KIND_FETCHES_FAIL\x10\x15*\x92\x01\n" +
 	"\bHeldKind\x12\x19\n" +
 	"\x15HELD_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHELD_KIND_TASK\x10\x01\x12\x14\n" +

@@ -100,6 +100,7 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 	if err != nil {
 		return fieldsAsFlags(o.connection.FlagNames(err))
 	}
+	o.sink.send.Logger, o.sink.send.Stderr = log, cmd.ErrOrStderr()
 	sink, err := o.sink.open(o.collector.ID, &o.web)
 	if err != nil {
 		return err
@@ -109,6 +110,18 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 			err = errors.Join(err, fmt.Errorf("close the sink: %w", closeErr))
 		}
 	}()
+	var kept *checkedSink
+	if o.web.Sink != nil {
+		kept = &checkedSink{Sink: o.web.Sink}
+		o.web.Sink = kept
+	}
+	if o.http != "" {
+		end, err := serveHTTP(cmd.Context(), o.http, k, kept, log)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	pages, err := web.New(o.web)
 	if err != nil {
 		return cli.Usagef("%w", fieldsAsFlags(err))
@@ -132,7 +145,7 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 	log.Info("collector takes tasks", zap.String("id", o.collector.ID), zap.Strings("servers", o.collector.Targets),
 		zap.Strings("pools", o.collector.Pools), zap.Int("slots", o.collector.Slots))
 	if o.web.Sink == nil {
-		log.Info("no page is kept: neither --out nor --warc is given")
+		log.Info("no page is kept: neither --out, --warc, --send-command nor --send-url is given")
 	}
 	return p.watch(ctx, func(ctx context.Context) error { return k.Run(ctx, p.tally.counting(pages)) })
 }
@@ -146,6 +159,7 @@ type collectOptions struct {
 	sink       sinkOptions
 	status     time.Duration
 	untilEOF   bool
+	http       string
 }
 
 // register gives the command its flags, by what they are about.
@@ -200,10 +214,15 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	flags = group("Keeping pages")
 	flags.StringVar(&o.sink.out, "out", "", "`directory` for the pages, as lines of JSON with bodies beside them; without it and --warc they are only followed")
 	flags.StringVar(&o.sink.warc, "warc", "", "`directory` for the pages, as WARC/1.1 files")
-	flags.Int64Var(&o.sink.warcSize, "warc-size", 0, "`bytes` from which a WARC file gets no more pages (default 1 GiB)")
+	flags.StringVar(&o.sink.send.Command, "send-command", "", "shell `command` that gets the pages on standard input, once for each batch: a line of JSON a page, the body in base64")
+	urlVar(flags, &o.sink.send.URL, "send-url", "`URL` that gets batches of pages by POST, as the lines of --send-command")
+	flags.Int64Var(&o.sink.rotation.MaxBytes, "file-size", 0, "`bytes` from which a file of pages gets no more (default no limit, 1 GiB with --warc)")
+	cli.SpanVar(flags, &o.sink.rotation.MaxAge, "file-age", "age from which a file of pages gets no more, as 1h (default no limit)")
+	cli.SpanVar(flags, &o.sink.rotation.Keep, "keep", "how long files and bodies are kept after their last page, as 30d (default for ever)")
 
 	flags = group("Seeing it run")
 	flags.DurationVar(&o.status, "status", 30*time.Second, "how often to log progress; 0: never")
+	flags.StringVar(&o.http, "http", "", "`address` for /metrics, /healthz and /readyz, as 127.0.0.1:7090; anybody who reaches it may read them (default: none)")
 	o.log.Register(flags)
 	groupedUsage(cmd, c, groups)
 }
@@ -228,23 +247,39 @@ func fieldsAsFlags(err error) error {
 		"field Timeout", "--fetch-timeout", "field MaxBytes", "--max-bytes", "field MaxRatio", "--max-ratio",
 		"field MaxLinks", "--max-links", "field MaxListed", "--max-listed", "field MaxDepth", "--max-depth", "field MaxURLBytes", "--max-url-bytes",
 		"field MaxCrawlDelay", "--max-crawl-delay", "field Sitemaps", "--sitemaps", "IgnoreRobots", "--ignore-robots",
-		"field MaxFileBytes", "--warc-size", "field CollectorID", "--id")
+		"field MaxFileBytes", "--file-size", "field MaxFileAge", "--file-age", "field Keep", "--keep", "field CollectorID", "--id")
 }
 
 // sinkOptions are the flags that say where a collector keeps its pages.
 type sinkOptions struct {
 	out      string
 	warc     string
-	warcSize int64
+	rotation web.Rotation
+	send     web.SendConfig
 }
 
 // open gives the handler a sink, if one is wanted. The sink is to be closed when the collector has stopped.
 func (o *sinkOptions) open(collectorID string, handler *web.Config) (io.Closer, error) {
+	if err := o.rotation.Validate(); err != nil {
+		return nil, cli.Usagef("%w", cli.Rename(err, "field MaxBytes", "--file-size", "field MaxAge", "--file-age", "field Keep", "--keep"))
+	}
+	sends := o.send.Command != "" || o.send.URL != nil
 	switch {
+	case o.out == "" && o.warc == "" && o.rotation != (web.Rotation{}):
+		return nil, cli.Usagef("--file-size, --file-age and --keep: they need --out or --warc")
 	case o.out != "" && o.warc != "":
 		return nil, cli.Usagef("--out %q and --warc %q: say one of them", o.out, o.warc)
+	case sends && (o.out != "" || o.warc != "" || o.send.Command != "" && o.send.URL != nil):
+		return nil, cli.Usagef("--out, --warc, --send-command and --send-url: say one of them")
+	case sends:
+		sink, err := web.NewSendSink(o.send)
+		if err != nil {
+			return nil, cli.Usagef("%w", cli.Rename(err, "send config: ", "", "field Command", "--send-command", "field URL", "--send-url"))
+		}
+		handler.Sink = sink
+		return sink, nil
 	case o.out != "":
-		sink, err := web.NewDirSink(o.out, collectorID)
+		sink, err := web.NewDirSink(o.out, collectorID, o.rotation)
 		if err != nil {
 			return nil, fmt.Errorf("--out: %w", err)
 		}
@@ -252,7 +287,7 @@ func (o *sinkOptions) open(collectorID string, handler *web.Config) (io.Closer, 
 		return sink, nil
 	case o.warc != "":
 		cfg := warc.Config{
-			Dir: o.warc, CollectorID: collectorID, MaxFileBytes: o.warcSize, Software: "waggle " + cli.Version(), Operator: handler.Contact,
+			Dir: o.warc, CollectorID: collectorID, MaxFileBytes: o.rotation.MaxBytes, MaxFileAge: o.rotation.MaxAge, Keep: o.rotation.Keep, Software: "waggle " + cli.Version(), Operator: handler.Contact,
 		}
 		if err := cfg.Validate(); err != nil {
 			return nil, cli.Usagef("--warc: %w", fieldsAsFlags(err))

@@ -88,7 +88,7 @@ func TestCollect_MovedSeed(t *testing.T) {
 	clitest.Command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s")
 	clitest.Command(t, env, "source", "create", "feed", "--seed", site.URL+"/feed", "--every", "1s")
 	k := clitest.Start(t, env, "collect", "--allow-private")
-	k.Err.Line(t, `"level":"info".*"msg":"no page is kept: neither --out nor --warc is given"`)
+	k.Err.Line(t, `"level":"info".*"msg":"no page is kept: neither --out, --warc, --send-command nor --send-url is given"`)
 	for i, want := range []string{"", `"1"`, `"1"`} {
 		select {
 		case got := <-conditions:

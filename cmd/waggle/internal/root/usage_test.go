@@ -190,7 +190,7 @@ func TestUsage(t *testing.T) {
 		"collect --max-path-repeats 0":                "--max-path-repeats: 0: want another value",
 		"collect --stop-timeout 0":                    "--stop-timeout: 0: want another value",
 		"collect --lease 0":                           "--lease: 0: want another value",
-		"collect --warc-size 0":                       "--warc-size: 0: want another value",
+		"collect --file-size 0":                       "--file-size: 0: want another value",
 		"collect --status -1s":                        "--status: -1s: want 0 or more",
 		"collect --max-listed -1":                     "--max-listed: -1",
 		"collect --max-depth -1":                      "--max-depth: -1",

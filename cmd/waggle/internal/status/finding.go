@@ -142,6 +142,10 @@ func (l *look) collector(f *pb.Finding, k *pb.Collector) string {
 			text += ", so it takes no task"
 		}
 		return text + ": handlers go on after their leases"
+	case pb.FindingKind_FINDING_KIND_DEAF:
+		return text + ": " + f.GetMessage()
+	case pb.FindingKind_FINDING_KIND_FETCHES_FAIL:
+		return text + ": " + f.GetMessage() + ", " + describe.Outcomes(l.now, k.GetOutcomes())
 	default:
 	}
 	text += ": last beat " + human.Span(k.GetHeartbeatAge().AsDuration()) + " ago"

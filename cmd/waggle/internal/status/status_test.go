@@ -108,6 +108,16 @@ func TestStatus_dozen(t *testing.T) {
 		{Kind: pb.FindingKind_FINDING_KIND_HUNG, Count: 1, NextStep: "waggle lease list --collector paris-1", Worst: &pb.Finding_Collector{Collector: &pb.Collector{
 			Info: &pb.CollectorInfo{Id: "paris-1"}, Leases: 3, HeartbeatAge: durationpb.New(90 * time.Second),
 		}}},
+		{Kind: pb.FindingKind_FINDING_KIND_DEAF, Count: 1, Message: "it beats", NextStep: "waggle collector list --collector paris-4", Worst: &pb.Finding_Collector{Collector: &pb.Collector{
+			Info: &pb.CollectorInfo{Id: "paris-4"},
+		}}},
+		{
+			Kind: pb.FindingKind_FINDING_KIND_FETCHES_FAIL, Count: 1, Message: "25 failures in a row", NextStep: "waggle collector list --collector paris-7",
+			Worst: &pb.Finding_Collector{Collector: &pb.Collector{
+				Info:     &pb.CollectorInfo{Id: "paris-7"},
+				Outcomes: &pb.Outcomes{Failed: []*pb.FailureCount{{Reason: pb.FailureReason_FAILURE_REASON_FORBIDDEN, Count: 25}}},
+			}},
+		},
 		{
 			Kind: pb.FindingKind_FINDING_KIND_HANDLER, Count: 1, Message: "last beat 2s ago", MaxHold: durationpb.New(30 * time.Minute), NextStep: "waggle lease list --collector paris-3",
 			Worst: &pb.Finding_Lease{Lease: &pb.HeldLease{Url: "https://slow.example/page", Holder: &pb.LeaseHolder{
@@ -137,10 +147,11 @@ func TestStatus_dozen(t *testing.T) {
 	}
 	at := 0
 	for _, want := range []string{
-		"13 findings; 1 of 6 sources OK", "DISPATCHER ", "it is about to stop", "HELD ", "everything by ada, 1h ago: emergency", "waggle hold lift --everything",
+		"15 findings; 1 of 6 sources OK", "DISPATCHER ", "it is about to stop", "HELD ", "everything by ada, 1h ago: emergency", "waggle hold lift --everything",
 		"collector paris-9 deploy (2 active, 3 leases) by eve", "waggle hold lift --collector paris-9 --name deploy",
 		"COLLECTOR ", "DISK: no space left on device, 24 DISK, 4 given back, nothing done for 2m (2 collectors, paris-5 first, then paris-6)", "NO_COLLECTOR ",
 		"pool browser: no active collector, tasks in 12 queues", "HUNG ", "collector paris-1: last beat 1m30s ago, holds 3 leases",
+		"DEAF ", "collector paris-4: it beats", "FETCHES_FAIL ", "collector paris-7: 25 failures in a row, 25 FORBIDDEN",
 		"HANDLER ", "paris-3, last beat 2s ago, works 25m of at most 30m on https://slow.example/page", "waggle lease list --collector paris-3",
 		"RELEASED ", "2 tasks: https://slow.example/worst was released 31 times in a row, last by paris-2 2m ago", "waggle task get 17-cccccccccccccccccccccccccc",
 		"BLOCKED ", "THROTTLED (HTTP 429), opens in 1h: shop.example", "waggle queue get shop.example",
@@ -158,7 +169,7 @@ func TestStatus_dozen(t *testing.T) {
 		OK       bool
 		Findings []struct{ Kind, Text, Next string }
 	}
-	if json.Unmarshal([]byte(programs), &report) != nil || err != nil || report.OK || len(report.Findings) != 13 {
+	if json.Unmarshal([]byte(programs), &report) != nil || err != nil || report.OK || len(report.Findings) != 15 {
 		t.Errorf("%v: %s", err, programs)
 	}
 	for _, f := range report.Findings {

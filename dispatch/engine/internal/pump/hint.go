@@ -43,6 +43,13 @@ func (p *Pump) Waiting() int {
 	return len(p.waiting)
 }
 
+// Waits reports whether a fetch of the collector waits.
+func (p *Pump) Waits(collector string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sessions[collector]) > 0
+}
+
 // EndSessions answers [Refused] to the fetches of all sessions of the collector except current.
 func (p *Pump) EndSessions(collector, current string) {
 	p.mu.Lock()

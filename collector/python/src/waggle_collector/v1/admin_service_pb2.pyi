@@ -40,6 +40,8 @@ class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINDING_KIND_IDLE: _ClassVar[FindingKind]
     FINDING_KIND_UNREAD: _ClassVar[FindingKind]
     FINDING_KIND_MOVED: _ClassVar[FindingKind]
+    FINDING_KIND_DEAF: _ClassVar[FindingKind]
+    FINDING_KIND_FETCHES_FAIL: _ClassVar[FindingKind]
 
 class HeldKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -69,6 +71,8 @@ FINDING_KIND_GONE: FindingKind
 FINDING_KIND_IDLE: FindingKind
 FINDING_KIND_UNREAD: FindingKind
 FINDING_KIND_MOVED: FindingKind
+FINDING_KIND_DEAF: FindingKind
+FINDING_KIND_FETCHES_FAIL: FindingKind
 HELD_KIND_UNSPECIFIED: HeldKind
 HELD_KIND_TASK: HeldKind
 HELD_KIND_SOURCE: HeldKind
