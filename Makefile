@@ -16,7 +16,7 @@ GO_TEST := CGO_ENABLED=1 go test -race -vet=off -count=1 -timeout 25m
 
 # What the tests need from Debian, as command:packages.
 NEEDS := redis-server:redis-server cc:gcc,libc6-dev wget:wget psql:postgresql nginx:nginx-light chromium:chromium systemd-analyze:systemd \
-	python3:python3,python3-venv node:nodejs npm:npm
+	python3:python3,python3-venv node:nodejs npm:npm promtool:prometheus
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -34,7 +34,7 @@ test: setup build crawlee-node house-check lint buf-lint generate-check unit cli
 
 # RUNLEVEL=1 keeps Debian's packages from starting servers of their own; nginx is kept where not every PATH leads.
 .PHONY: setup
-setup: ## Install redis-server, a C compiler, wget, PostgreSQL, nginx, Chromium, systemd, Python and Node when missing (apt-get, as root)
+setup: ## Install redis-server, a C compiler, wget, PostgreSQL, nginx, Chromium, systemd, Python, Node and Prometheus when missing (apt-get, as root)
 	@missing=; \
 	for need in $(NEEDS); do \
 		if ! PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null; then \
@@ -44,7 +44,7 @@ setup: ## Install redis-server, a C compiler, wget, PostgreSQL, nginx, Chromium,
 	if [ -n "$$missing" ]; then \
 		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 			echo "missing:$$missing; as root on Debian or Ubuntu: apt-get install -y$$missing" \
-				"(elsewhere: Redis 7.0 or newer, a C compiler, wget, PostgreSQL, nginx, Chromium, systemd-analyze, Python 3.10 with venv, Node.js)" >&2; \
+				"(elsewhere: Redis 7.0 or newer, a C compiler, wget, PostgreSQL, nginx, Chromium, systemd-analyze, Python 3.10 with venv, Node.js, Prometheus 2.42)" >&2; \
 			exit 1; \
 		fi; \
 		apt-get update -q; \
@@ -192,6 +192,7 @@ mutants: ## Put each fault of deploy/mutants/mutants.txt into the code, and fail
 examples: ## Run the tests of the examples and tools that are modules of their own
 	cd collector/examples/browser && go vet . && go test -count=1 -timeout 5m .
 	cd deploy/house && go vet . && go test -count=1 -timeout 5m .
+	cd deploy/prometheus && go vet . && go test -count=1 -timeout 5m .
 
 # Its scenarios are those that need no heartbeat stream, which it does not have.
 RUST_SCENARIOS := ^(fetch|refused|stop|servers)/|^report/([^l]|le|lo)|^lease/([^l]|li|lost$$|la)|^beat/(cursor|no-stream|rate|silent)
@@ -222,6 +223,11 @@ soak: ## Let processes, Redis and connections fail in every way for TIME=10m, an
 .PHONY: explore
 explore: ## Try the protocol of ownership in every order of many faults: some 110 million states, 2 GB of memory
 	WAGGLE_EXPLORE=long GOGC=40 go test -count=1 -timeout 1h -v -run Protocol ./store/backend/redis/protocol
+
+.PHONY: troubles
+troubles: ## Stage each trouble that has an alert, under a real Prometheus: some ten minutes; PROMETHEUS=FILE for another one than Debian's
+	WAGGLE_E2E_TROUBLES=long $(if $(PROMETHEUS),WAGGLE_E2E_PROMETHEUS=$(abspath $(PROMETHEUS))) \
+		go test -count=1 -timeout 1h -v -tags e2e -run 'TestTroubles$$' ./deploy/e2e
 
 .PHONY: exhaustion
 exhaustion: ## Attack a dispatcher from one address in each way for TIME=10s, and print what it takes and how long others wait
@@ -277,7 +283,7 @@ bench-crawlee: build crawlee-node bin/crawlee/bin/python ## Compare Crawlee on W
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # What an archive holds beside the command: the documents and all that they link to.
 RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
-	deploy/redis.conf deploy/alerts.yml deploy/systemd ':!*_test.go'
+	deploy/redis.conf 'deploy/prometheus/*.yml' deploy/grafana deploy/systemd ':!*_test.go' ':!*_test.yml'
 
 # The same commit gives the same bytes: files are in order, all times are that of the commit, and no path of this machine
 # gets in. Go takes the version from git: a tag, or one made of the commit, with +dirty when files differ from it. The tools

@@ -39,7 +39,7 @@ func waggle() []road {
 	const passBeats, serveBeats = "(*server.moving).pass", "(*server.moving).serve"
 	const reaches, stands = "(*server.Server).reaches", "a dispatcher is to stand by: a road of its own"
 	const work = "the heartbeats of a Work stream come another way"
-	const counts = "it counts messages, of streams of every kind"
+	const json = "of the JSON API, not of gRPC"
 	const elsewhere, here = "another dispatcher owns the store: a road of its own", "it calls the handler"
 	return []road{
 		{"FetchTask", chain, "UnaryHandler", service + "FetchTask", store + "Claim", map[string]string{
@@ -54,6 +54,9 @@ func waggle() []road {
 			engine + "beginSession": begun, passBeats: elsewhere, serveBeats: here, publish: woken, reaches: stands,
 			"(*server.passedStream).RecvMsg": elsewhere, "(*server.passedStream).SendMsg": elsewhere,
 			"(*server.workBeats).RecvMsg": work, "(*server.workBeats).SendMsg": work,
+			"(*server.httpStream).RecvMsg": json, "(*server.httpStream).SendMsg": json,
+			"(*server.httpStream).Context": json,
+			"(*server.localStream).RecvMsg": elsewhere, "(*server.localStream).SendMsg": elsewhere,
 		}},
 	}
 }
