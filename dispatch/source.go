@@ -182,7 +182,7 @@ type SourceFilter struct {
 	Pending bool
 	// Held selects those that have Holds, Gone ones among them.
 	Held bool
-	// Silent selects those that may be silent: with a QuietAfter; with nothing new for 5 of their usual gaps and a day; and with two
+	// Silent selects those that may be silent: with a QuietAfter; with nothing new for 5 of their usual gaps and 3 days; and with two
 	// empty cycles in a row.
 	Silent bool
 }

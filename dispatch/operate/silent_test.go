@@ -54,10 +54,10 @@ func TestOperator_quiet(t *testing.T) {
 		every, after time.Duration // of the spec
 		hours        int           // of cycles without news until it is quiet
 	}{
-		"a day":         {every: time.Hour, hours: 25},
-		"3 intervals":   {every: 12 * time.Hour, hours: 61}, // 5 of its usual gaps
+		"3 days":        {every: time.Hour, hours: 73},
+		"5 gaps":        {every: 24 * time.Hour, hours: 121}, // 5 of its usual gaps
 		"as the spec":   {every: time.Hour, after: 3 * time.Hour, hours: 4},
-		"as it is told": {every: time.Hour, after: 72 * time.Hour, hours: 73},
+		"as it is told": {every: time.Hour, after: 96 * time.Hour, hours: 97},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -91,7 +91,7 @@ const (
 	emptyCycles = 2
 	// A source is quiet without news for quietGaps usual ones, quietIntervals and quietLeast.
 	quietGaps, quietIntervals = 5, 3
-	quietLeast                = 24 * time.Hour
+	quietLeast                = 3 * 24 * time.Hour // many publish nothing at a weekend
 	// newDays are shown in a list.
 	newDays = 30
 )

@@ -43,7 +43,7 @@ const (
 	// longGap bounds a gap in the mean, in usual ones: one silence does not make the next one usual.
 	longGap = 8
 	// silentAfter is the least time without news that is a silence, and silentGaps is it in usual gaps.
-	silentAfter = 24 * time.Hour
+	silentAfter = 3 * 24 * time.Hour
 	silentGaps  = 5
 	// silentEmpties are so many empty cycles.
 	silentEmpties = 2

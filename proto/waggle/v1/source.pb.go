@@ -321,7 +321,7 @@ type SourceSpec struct {
 	// should share the number.
 	CanonicalRules int32 `protobuf:"varint,19,opt,name=canonical_rules,json=canonicalRules,proto3" json:"canonical_rules,omitempty"`
 	// The source is QUIET when none of its entries was new for so long, 1 min to 400 days. Absent: when none was for 5 of its
-	// usual gaps, which takes at least a day and 3 intervals.
+	// usual gaps, which takes at least 3 days and 3 intervals.
 	QuietAfter    *durationpb.Duration `protobuf:"bytes,20,opt,name=quiet_after,json=quietAfter,proto3" json:"quiet_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -58,7 +58,7 @@ how many links were not followed, and why (FILTERED): NO_RULE (the source follow
   HELD        a hold stops it, or each of its seeds is canceled
   STUCK       a seed is due, and what keeps it does not end by itself
   EMPTY       the last two documents or more had no entries, or no bytes
-  QUIET       it succeeds, and nothing was new for 5 of its usual gaps, a day and
+  QUIET       it succeeds, and nothing was new for 5 of its usual gaps, 3 days and
               3 intervals, or for --quiet-after of it
 
 NEW BY DAY draws the new entries of the last two weeks, today last: waggle source history shows more.`,

@@ -246,7 +246,7 @@ export type SourceSpec = Message<"waggle.v1.SourceSpec"> & {
 
   /**
    * The source is QUIET when none of its entries was new for so long, 1 min to 400 days. Absent: when none was for 5 of its
-   * usual gaps, which takes at least a day and 3 intervals.
+   * usual gaps, which takes at least 3 days and 3 intervals.
    *
    * @generated from field: google.protobuf.Duration quiet_after = 20;
    */
