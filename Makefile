@@ -113,7 +113,7 @@ generate-check: $(PYTHON_SET) $(TYPESCRIPT)/node_modules/.package-lock.json ## F
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; package=collector/python/src/waggle_collector; \
 	$(BUF) generate --output "$$fresh"; $(BUF) generate --template buf.relay.gen.yaml --output "$$fresh"; \
 	$(PYTHON) collector/python/generate.py proto "$$fresh"; \
-	if ! diff -rq -x '*.proto' -x '*.md' -x doc.go proto "$$fresh/proto" || \
+	if ! diff -rq -x '*.proto' -x '*.md' -x doc.go -x tracing proto "$$fresh/proto" || \
 		! diff -rq -x '*.proto' -x doc.go server/internal/relay/proto "$$fresh/server/internal/relay/proto" || \
 		! diff -rq -x __pycache__ $$package/v1 "$$fresh/v1" || ! diff -q $$package/_methods.py "$$fresh/_methods.py" || \
 		! diff -rq $(TYPESCRIPT)/src/gen "$$fresh/$(TYPESCRIPT)/src/gen"; then \
