@@ -125,7 +125,7 @@ generate-check: $(PYTHON_SET) $(TYPESCRIPT)/node_modules/.package-lock.json ## F
 COMPUTES := ^TestModel|^TestStore_(Model|Replay)|^TestCopy_model$$|^TestRestore_damaged$$
 COMPUTES := $(COMPUTES)|^TestFormat|^TestExplore_|^TestBrokenPages|^TestDispatcher_(passes|discover_)
 COMPUTES := $(COMPUTES)|^TestHoldService_(filter|tooMany)|^TestSchedule_cron_|^TestRead_(brokenInManyPlaces|unknownReferences)$$
-COMPUTES := $(COMPUTES)|^TestFind_|^FuzzCache_large$$
+COMPUTES := $(COMPUTES)|^TestFind_|^FuzzCache_large$$|^TestOperator_quiet$$
 # Both run at once: many packages wait for Redis, a disk or a clock. The longest comes first.
 .PHONY: unit
 unit: ## Run every Go test with the race detector: unit, conformance, model, integration, repository rules

@@ -32,7 +32,7 @@ func TestCollector_Metrics_documented(t *testing.T) {
 		for _, pair := range family.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+pair.GetName()+"`")
 		}
-		got = append(got, fmt.Sprintf("`%s` %s %s", family.GetName(), strings.ToLower(family.GetType().String()), strings.Join(labels, ", ")))
+		got = append(got, fmt.Sprintf("%#q %s %s", family.GetName(), strings.ToLower(family.GetType().String()), strings.Join(labels, ", ")))
 	}
 	text, err := os.ReadFile("../deploy/metrics.md")
 	if err != nil {

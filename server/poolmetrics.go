@@ -62,12 +62,12 @@ func (m *poolMetrics) of(pool string) *poolSeries {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if found = m.byName[pool]; found != nil {
+	if found := m.byName[pool]; found != nil {
 		return found
 	}
 	if len(m.byName) >= maxPoolLabels {
 		pool = otherPools
-		if found = m.byName[pool]; found != nil {
+		if found := m.byName[pool]; found != nil {
 			return found
 		}
 	}

@@ -49,7 +49,7 @@ func BenchmarkSeen(b *testing.B) {
 	}
 	b.Run("scrape", func(b *testing.B) {
 		for b.Loop() {
-			reply, err := http.Get("http://" + bed.http.Addr().String() + "/metrics") //nolint:noctx // of a benchmark
+			reply, err := http.Get("http://" + bed.http.Addr().String() + "/metrics")
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/stats" //nolint:depguard // otelgrpc makes spans by it, and names its type in a filter
 	"google.golang.org/grpc/status"
 
 	"github.com/waggle-crawl/waggle/dispatch/engine"

@@ -202,7 +202,7 @@ func (s *Store) silentSources(ctx context.Context, filter dispatch.SourceFilter,
 					return false
 				}
 				if id > after && !k.deleted {
-					looked = append(looked, k)
+					looked = append(looked, k) //nolint:makezero // it was cut to nothing
 				}
 				return true
 			})

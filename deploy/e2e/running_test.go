@@ -25,7 +25,7 @@ func startPostgres(t *testing.T) (dir string) {
 	if err != nil || len(found) == 0 {
 		t.Fatalf("no PostgreSQL: %v, %v", found, err)
 	}
-	dir, err = os.MkdirTemp("", "pg") // the path of a socket has to be short
+	dir, err = os.MkdirTemp("", "pg") //nolint:usetesting // the path of a socket has to be short
 	if err != nil {
 		t.Fatal(err)
 	}

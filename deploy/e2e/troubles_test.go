@@ -346,7 +346,7 @@ func (s *stage) run(t *testing.T, batch []trouble) {
 	ended := time.Now()
 	var left []string
 	var still []foundThing
-	for clear := false; !clear && time.Since(ended) < troubleLimit; clear = len(left)+len(still) == 0 {
+	for over := false; !over && time.Since(ended) < troubleLimit; over = len(left)+len(still) == 0 {
 		<-tick.C
 		left = s.prom.alerts(t, 0)
 		still = nil

@@ -206,7 +206,7 @@ func (r *raw) keepBeating(t *testing.T) (end func()) {
 		if err := <-done; err != nil && ctx.Err() == nil {
 			t.Errorf("%s: %v", r.id, err)
 		}
-		if err := r.beat(t.Context(), true); err != nil {
+		if err := r.beat(t.Context(), true); err != nil { //nolint:contextcheck // the one above has ended
 			t.Errorf("%s ends: %v", r.id, err)
 		}
 	}

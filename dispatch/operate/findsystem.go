@@ -26,7 +26,8 @@ func (o *Operator) ShowCertificates(of func() []Certificate) { o.certs.Store(&of
 
 // findRoom finds that there is not much room left. That there is none is another finding.
 func (l *look) findRoom(o *Overview) {
-	s, what, next := &o.Store, "", ""
+	s := &o.Store
+	var what, next string
 	used, limit := s.UsedBytes, s.LimitBytes
 	switch {
 	case limit > 0:

@@ -26,11 +26,11 @@ func (w *world) feed(items, fresh int) {
 	}
 	w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: s})
 	for range items + fresh { // what was discovered is crawled
-		if got := w.Take(1); len(got) == 0 {
+		got := w.Take(1)
+		if len(got) == 0 {
 			break
-		} else {
-			w.Settle(dispatchtest.Success(got[0]))
 		}
+		w.Settle(dispatchtest.Success(got[0]))
 	}
 }
 

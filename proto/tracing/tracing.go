@@ -76,6 +76,7 @@ func Outcome(outcome string) attribute.KeyValue { return attribute.String("waggl
 // carrier is the headers of a trace context: only the one that tasks carry.
 type carrier string
 
+// Get returns the header.
 func (c *carrier) Get(key string) string {
 	if key == Header {
 		return string(*c)
@@ -83,12 +84,14 @@ func (c *carrier) Get(key string) string {
 	return ""
 }
 
+// Set sets it.
 func (c *carrier) Set(key, value string) {
 	if key == Header {
 		*c = carrier(value)
 	}
 }
 
+// Keys are its name.
 func (c *carrier) Keys() []string { return []string{Header} }
 
 // With is ctx with a W3C trace context, as that of a caller elsewhere. What is none changes nothing.

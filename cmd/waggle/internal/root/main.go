@@ -47,7 +47,7 @@ func traced(ctx context.Context, errOut io.Writer, c cli.Console, run func(cli.C
 	provider, err := otlp.Start(ctx, c.Env, service, cli.Version())
 	switch {
 	case err != nil:
-		return cli.ReportError(errOut, New(c, io.Discard), cli.Usagef("%w", err))
+		return cli.ReportError(errOut, New(c, io.Discard), cli.Usagef("%w", err)) //nolint:contextcheck // commands get theirs when they run
 	case provider == nil:
 		return run(c)
 	}
