@@ -122,6 +122,7 @@ func (s *Server) newChain() *chain {
 // counted is a call from 3 on.
 func (c *chain) counted(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	began := time.Now()
+	answerPlainly(ctx)
 	resp, err := c.unary(ctx, req, info, handler)
 	c.metrics.calls.methods[info.FullMethod].end(began, err)
 	return resp, err
@@ -130,10 +131,15 @@ func (c *chain) counted(ctx context.Context, req any, info *grpc.UnaryServerInfo
 // countedStream is a stream from 3 on.
 func (c *chain) countedStream(srv any, with grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	began := time.Now()
+	answerPlainly(with.Context())
 	err := c.stream(srv, with, info, handler)
 	c.metrics.calls.methods[info.FullMethod].end(began, err)
 	return err
 }
+
+// answerPlainly keeps the answers to a request that gzip has packed from being packed too: with the exporters of traces a process has a
+// compressor, by which grpc-go would. The call may be none of gRPC.
+func answerPlainly(ctx context.Context) { _ = grpc.SetSendCompressor(ctx, "identity") }
 
 // options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them.
 func (c *chain) options() []grpc.ServerOption {

@@ -165,7 +165,7 @@ func TestPump_storeAway(t *testing.T) {
 		if n := w.Stores[0].Count("Claim") - before; n > 45 {
 			t.Errorf("%d claims in 20s of a store that is away", n)
 		}
-		if n := logs.Len() - logged; n > 6 {
+		if n := logs.Len() - logged; n > 7 {
 			t.Errorf("%d lines were logged, want at most one for each thing that fails", n)
 			for _, entry := range logs.All()[logged:] {
 				t.Log(entry.Message)
