@@ -172,16 +172,17 @@ func TestMetrics_scrapes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, server.Config{StatsInterval: 5 * time.Second})
-		counts := 0
-		b.store.breakCall("Stats", func() error { counts++; return nil })
+		var counts atomic.Int64
+		b.store.breakCall("Stats", func() error { counts.Add(1); return nil })
 		for range 3 {
-			before := counts // the dispatcher counts it too, for findings
+			synctest.Wait()
+			before := counts.Load() // the dispatcher counts it too, for findings
 			for range 10 {
 				if shown(t, b.shown)["waggle_store_up"] != 1 {
 					t.Fatal("the store is shown as away")
 				}
 			}
-			if n := counts - before; n != 1 {
+			if n := counts.Load() - before; n != 1 {
 				t.Errorf("the store was counted %d times in an interval", n)
 			}
 			time.Sleep(5 * time.Second) // virtual
