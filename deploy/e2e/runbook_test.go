@@ -4,17 +4,11 @@ package e2e_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
-	"github.com/waggle-crawl/waggle/store/redistest"
 )
 
 // runbook is the document for those who run Waggle, seen from this package.
@@ -80,40 +74,6 @@ func TestRunbook_Restore(t *testing.T) {
 	}
 	if !matches(was, is) {
 		t.Errorf("restored is\n%s\nand not\n%s", is, was)
-	}
-}
-
-// TestRunbook_Metrics holds that dispatchers serve each metric of the runbook's alerts, with its labels.
-func TestRunbook_Metrics(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(runbook)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`\b(?:waggle|grpc_server)_[a-z_]+[a-z]\b(?:\{[a-z_]+=)?`).FindAllString(string(text), -1)
-	if len(names) < 10 {
-		t.Fatalf("%s names %d metrics", runbook, len(names))
-	}
-	// A store that has an owner has all metrics.
-	d := serve(t, "dispatcher", redistest.Start(t).URL(), "waggle")
-	c := dial(t, d.addr)
-	c.createSource(t, &pb.SourceSpec{Id: "a"})
-	c.submit(t, page("a", 1))
-	c.fetchOne(t, "me", "s", 0) // a claim
-	reply, err := http.Get("http://" + d.http + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = reply.Body.Close() }()
-	metrics, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		metric, label, _ := strings.Cut(name, "{")
-		if !regexp.MustCompile(`(?m)^` + metric + `(?:_bucket)?(?:\{(?:.*,)?` + label + `| )`).Match(metrics) {
-			t.Errorf("dispatchers serve no metric %s", name)
-		}
 	}
 }
 

@@ -69,7 +69,7 @@ func FromEnv(cmd *cobra.Command, c Console, flags *pflag.FlagSet) {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
-			f.Usage += " [" + envName(f.Name) + "]"
+			f.Usage += " [" + variableOf(f) + "]"
 			names = append(names, f.Name)
 		}
 	})
@@ -82,12 +82,13 @@ func FromEnv(cmd *cobra.Command, c Console, flags *pflag.FlagSet) {
 			}
 		}
 		for _, name := range names {
-			value, ok := c.Env(envName(name))
+			variable := variableOf(cmd.Flags().Lookup(name))
+			value, ok := c.Env(variable)
 			if !ok || value == "" || cmd.Flags().Changed(name) {
 				continue
 			}
 			if err := cmd.Flags().Set(name, value); err != nil {
-				return FlagError(err, envName(name))
+				return FlagError(err, variable)
 			}
 			if err := cmd.Flags().SetAnnotation(name, fromEnv, nil); err != nil {
 				return err
@@ -104,6 +105,24 @@ const fromEnv = "waggle_from_env"
 func IsFromEnv(flags *pflag.FlagSet, name string) bool {
 	_, set := flags.Lookup(name).Annotations[fromEnv]
 	return set
+}
+
+// ownEnv is the annotation of flags with a variable of their own.
+const ownEnv = "waggle_env"
+
+// EnvVar gives a flag a variable of its own, for one that means something else in another command of the same environment.
+func EnvVar(flags *pflag.FlagSet, name, variable string) {
+	if err := flags.SetAnnotation(name, ownEnv, []string{variable}); err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
+// variableOf is the variable that sets a flag.
+func variableOf(f *pflag.Flag) string {
+	if own := f.Annotations[ownEnv]; len(own) > 0 {
+		return own[0]
+	}
+	return envName(f.Name)
 }
 
 func envName(flag string) string {

@@ -223,6 +223,7 @@ func (o *collectOptions) register(cmd *cobra.Command, c cli.Console) {
 	flags = group("Seeing it run")
 	flags.DurationVar(&o.status, "status", 30*time.Second, "how often to log progress; 0: never")
 	flags.StringVar(&o.http, "http", "", "`address` for /metrics, /healthz and /readyz, as 127.0.0.1:7090; anybody who reaches it may read them (default: none)")
+	cli.EnvVar(flags, "http", "WAGGLE_COLLECT_HTTP") // an image, or a machine, has WAGGLE_HTTP for serve
 	o.log.Register(flags)
 	groupedUsage(cmd, c, groups)
 }
