@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
@@ -129,3 +130,11 @@ func ClientTable(rules []OldestClient) string {
 
 // AdvertiseForTest changes the address under which others are to reach the server.
 func (s *Server) AdvertiseForTest(address string) { s.cfg.Advertise = address }
+
+// PoolLabelsForTest are the labels of pools, of which there may be many.
+func PoolLabelsForTest(pools []dispatch.Pool) (labels []string) {
+	for _, p := range labeledPools(pools) {
+		labels = append(labels, p.Name)
+	}
+	return labels
+}

@@ -299,3 +299,19 @@ func TestMetrics_findings(t *testing.T) {
 		}
 	})
 }
+
+// Of many pools each label is there once, also if one of them has the name of the rest: a scrape fails by a label that comes twice.
+func TestMetrics_manyPools(t *testing.T) {
+	t.Parallel()
+	for _, with := range []string{"other", "a"} {
+		pools := []dispatch.Pool{{Name: with}, {Name: dispatch.DefaultPool}}
+		for i := range 150 {
+			pools = append(pools, dispatch.Pool{Name: fmt.Sprintf("p%d", i)})
+		}
+		labels := server.PoolLabelsForTest(pools)
+		slices.Sort(labels)
+		if n := len(labels); n != 102 || len(slices.Compact(labels)) != n || !slices.Contains(labels, "other") {
+			t.Errorf("with %s: %d labels: %v", with, n, labels)
+		}
+	}
+}

@@ -99,7 +99,7 @@ func TestMetrics_documented(t *testing.T) {
 	})
 }
 
-// What an idle dispatcher shows is short, about 400 lines: no label makes hundreds of zeros.
+// What an idle dispatcher shows is short, about 430 lines: no label makes hundreds of zeros.
 func TestMetrics_idle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

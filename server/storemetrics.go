@@ -109,24 +109,26 @@ func workGauges() []gauge {
 	}
 }
 
-// labeledPools are the pools as labels have them: the default one in any case, and at most [maxPoolLabels] others.
+// labeledPools are the pools as labels have them: the default one in any case, at most [maxPoolLabels] others, and the rest together with
+// a pool that is called [otherPools].
 func labeledPools(pools []dispatch.Pool) []dispatch.Pool {
 	out := []dispatch.Pool{{Name: dispatch.DefaultPool}}
+	others, some := dispatch.Pool{Name: otherPools}, false
 	for _, p := range pools {
 		to := &out[0]
 		switch {
 		case p.Name == dispatch.DefaultPool:
-		case len(out) <= maxPoolLabels:
+		case p.Name != otherPools && len(out) <= maxPoolLabels:
 			out = append(out, dispatch.Pool{Name: p.Name})
 			to = &out[len(out)-1]
 		default:
-			if to = &out[len(out)-1]; to.Name != otherPools {
-				out = append(out, dispatch.Pool{Name: otherPools})
-				to = &out[len(out)-1]
-			}
+			to, some = &others, true
 		}
 		to.Grantable += p.Grantable
 		to.OldestGrantable, to.OldestLease = max(to.OldestGrantable, p.OldestGrantable), max(to.OldestLease, p.OldestLease)
+	}
+	if some {
+		out = append(out, others)
 	}
 	return out
 }

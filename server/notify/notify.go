@@ -29,6 +29,9 @@ const (
 	firstWait   = 2 * time.Second // before a message is sent again, then twice as long, with jitter
 	longestWait = 10 * time.Minute
 	giveUpAfter = 24 * time.Hour
+	// newOwner is how long no end is told after a takeover, in [Config.Gone]: an owner begins to count what collectors do, and finds
+	// only after a minute or two what the last one had found.
+	newOwner = 3
 )
 
 // Result is what became of a message.
@@ -109,7 +112,7 @@ func (n *Notifier) Run(ctx context.Context, o *operate.Operator) {
 		default:
 		}
 	})
-	t := &term{Notifier: n, store: o.Dispatcher().Config().Store, open: make(map[string]*state)}
+	t := &term{Notifier: n, store: o.Dispatcher().Config().Store, open: make(map[string]*state), began: time.Now()}
 	t.client = newClient(n.send)
 	defer t.client.CloseIdleConnections()
 	for wait := firstWait; ctx.Err() == nil; wait = longer(wait) {
@@ -139,6 +142,7 @@ type term struct {
 	store  dispatch.NoticeLog
 	client *http.Client
 	open   map[string]*state // by the names of notices
+	began  time.Time         // the term
 	// unable: the store could not keep a notice of this look, and need not be asked for each.
 	unable bool
 }
@@ -227,7 +231,7 @@ func (t *term) take(ctx context.Context, f *operate.Findings) {
 		case partial || apart && there.many[s.Kind]: // whether it is gone is not known
 		case s.gone.IsZero():
 			s.gone = now
-		case now.Sub(s.gone) >= t.cfg.Gone:
+		case now.Sub(s.gone) >= t.cfg.Gone && now.Sub(t.began) >= newOwner*t.cfg.Gone:
 			t.end(ctx, name, s)
 		}
 	}

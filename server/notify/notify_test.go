@@ -314,6 +314,13 @@ func TestNotifier_Run_takeover(t *testing.T) {
 		lift(w, "b")
 		third := newReceiver(t)
 		stop = third.runs(w.O[0], "d0")
+		time.Sleep(2 * time.Minute) // a new owner may need as long to find again what is there
+		hold(w, "b")
+		time.Sleep(10 * time.Minute)
+		if got := third.took(); got != "" {
+			t.Fatalf("the third told of what was back soon: %s", got)
+		}
+		lift(w, "b")
 		time.Sleep(10 * time.Minute)
 		stop()
 		if got := third.took(); got != "ended pool b" || third.messages()[0].Data.ID != second.messages()[0].Data.ID {

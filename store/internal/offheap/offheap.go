@@ -51,6 +51,7 @@ func (v *Values) Put(old Ref, value []byte) Ref {
 		binary.LittleEndian.PutUint32(link, 0)
 		value = value[copy(b[linkBytes:], value):]
 	}
+	runtime.KeepAlive(v)
 	return ref
 }
 
