@@ -34,6 +34,8 @@ type news struct {
 	gap     int64 // between such instants: a mean in which an older one weighs less
 	gaps    uint8 // that are in it, at most [meanGaps]
 	empties uint32
+	// counted: what was new since a seed was last crawled has counted as a gap, so that the pages of one pass count once.
+	counted bool
 }
 
 const (
@@ -77,6 +79,9 @@ func (s *Shard) remember(r *record, t *dispatch.Transition) {
 	s.change(src, partState)
 	c, visit := s.crawlsOf(src), t.Visit
 	s.openDay(c)
+	if r.recurring && t.Settled && c.early == nil {
+		c.news.counted = false
+	}
 	failed := t.Result != dispatch.ResultSucceeded
 	if failed {
 		c.today.Fail(reason)
@@ -129,14 +134,14 @@ func (s *Shard) noteNew(c *crawls, entries int64) {
 	}
 	c.today.New += uint32(entries) //nolint:gosec // of one report
 	n := &c.news
-	if since := s.now - n.last; n.last != 0 && since > 0 {
+	if since := s.now - n.last; n.last != 0 && since > 0 && !n.counted {
 		if n.gaps >= usualGaps {
 			since = min(since, longGap*n.gap)
 		}
 		n.gaps = min(n.gaps+1, meanGaps)
 		n.gap += (since - n.gap) / int64(n.gaps)
 	}
-	n.last = s.now
+	n.last, n.counted = s.now, true
 }
 
 // noteEmpty counts a cycle whose document has nothing of what its kind is for. One that is unchanged is what it was.
@@ -233,6 +238,7 @@ func newsFields(c *codec.Codec, n *news) {
 	codec.Int(c, 2, &n.gap)
 	codec.Uint(c, 3, &n.gaps)
 	codec.Uint(c, 4, &n.empties)
+	c.Flag(5, &n.counted)
 }
 
 func entriesFields(c *codec.Codec, e *history.Entries) {

@@ -220,6 +220,9 @@ func (c *CountEntries) Run(s *Shard) {
 	}
 	of := s.crawlsOf(src)
 	s.openDay(of)
+	if of.early == nil {
+		of.news.counted = false // a crawl of a seed begins, if its page has so much
+	}
 	s.noteNew(of, c.Entries.New)
 	early := c.Entries
 	if of.early != nil {

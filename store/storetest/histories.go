@@ -166,7 +166,18 @@ func historyNews(e *env) {
 	e.cycle(history.Visit{HTTPStatus: 200, Entries: history.Entries{Found: 3}})
 	is(e, "last new", e.history(g.UID).LastNew, start.Add(5*time.Hour))
 	e.cycle(fresh)
-	is(e, "usual gap then", e.history(g.UID).UsualGap, time.Hour+7*time.Hour/6)
+	then := time.Hour + 7*time.Hour/6
+	is(e, "usual gap then", e.history(g.UID).UsualGap, then)
+	// What one crawl brings over time is one gap, here of no length.
+	grant := e.takeOne()
+	shard := dispatch.ShardOf(grant.Task.ID.Slot(), e.Store.Shards())
+	for range 3 {
+		e.ok("count", e.Store.CountEntries(e.ctx, shard, g.UID, history.Entries{Found: 1000, New: 1}))
+		is(e, "usual gap within a crawl", e.history(g.UID).UsualGap, then)
+		e.advance(time.Minute)
+	}
+	e.settle(cycled(e.task(grant.Task.ID), fresh))
+	is(e, "usual gap after it", e.history(g.UID).UsualGap, then)
 }
 
 func historyEmpty(e *env) {
