@@ -37,7 +37,7 @@ paris-1    ACTIVE       1      4      0  default  -       AGO  AGO      paris  v
 `)
 	got := clitest.Command(t, env, "task", "get", "--source", "tour", "--url", "https://news.example/")
 	for _, part := range []string{
-		"State       SCHEDULED\n", "Last error  NOT_FOUND (HTTP 404): nothing here, ", "seed, priority 5",
+		"State        SCHEDULED\n", "Last error   NOT_FOUND (HTTP 404): nothing here, ", "seed, priority 5",
 		"CYCLE  COLLECTOR", "FAILED  NOT_FOUND, HTTP 404, nothing here\n",
 	} {
 		if !strings.Contains(got.Out, part) {
