@@ -102,14 +102,12 @@ func (s *DirSink) expire(before time.Time) {
 			_ = os.Remove(path)
 		}
 	}
-	stem := strings.TrimSuffix(s.name, recordSuffix) + "."
-	ended, err := filepath.Glob(filepath.Join(s.dir, "pages-*"+recordSuffix))
-	if err == nil {
-		for _, path := range ended {
-			stamp := strings.TrimSuffix(strings.TrimPrefix(path, stem), recordSuffix)
-			if _, err := time.Parse(stampLayout, stamp); err == nil {
-				old(path)
-			}
+	stem := filepath.Base(strings.TrimSuffix(s.name, recordSuffix)) + "."
+	entries, _ := os.ReadDir(s.dir)
+	for _, entry := range entries {
+		rest, ours := strings.CutPrefix(entry.Name(), stem)
+		if _, err := time.Parse(stampLayout, strings.TrimSuffix(rest, recordSuffix)); ours && err == nil {
+			old(filepath.Join(s.dir, entry.Name()))
 		}
 	}
 	_ = filepath.WalkDir(filepath.Join(s.dir, "bodies"), func(path string, entry fs.DirEntry, err error) error {

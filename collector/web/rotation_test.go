@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,9 +21,12 @@ import (
 // files are those of records in a directory, with the number of records in each.
 func files(t *testing.T, dir string) (names []string, lines int) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "pages-*.jsonl"))
+	below, err := fs.Glob(os.DirFS(dir), "pages-*.jsonl")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range below {
+		names = append(names, filepath.Join(dir, name))
 	}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
@@ -74,6 +78,12 @@ func old(t *testing.T, path string, age time.Duration) {
 func TestDirSink_Keep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	testKeep(t, dir)
+	testKeep(t, filepath.Join(dir, "[pages"))
+}
+
+func testKeep(t *testing.T, dir string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		sink, err := web.NewDirSink(dir, "c-1", web.Rotation{MaxAge: time.Hour, Keep: 24 * time.Hour})
 		if err != nil {

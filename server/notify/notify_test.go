@@ -35,16 +35,17 @@ type received struct {
 // receiver takes messages in virtual time.
 type receiver struct {
 	t      *testing.T
-	mu     sync.Mutex // guards what follows
-	all    []received // that it took
-	tries  int        // that it did not take
-	status int        // of its answers; 0: it cannot be reached
+	mu     sync.Mutex          // guards what follows
+	all    []received          // that it took
+	tries  int                 // that it did not take
+	status int                 // of its answers; 0: it cannot be reached
+	kind   operate.FindingKind // of the messages that count
 	counts map[notify.Result]int
 }
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	return &receiver{t: t, status: http.StatusNoContent, counts: make(map[notify.Result]int)}
+	return &receiver{t: t, status: http.StatusNoContent, kind: "HELD", counts: make(map[notify.Result]int)}
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -61,7 +62,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer r.mu.Unlock()
 	status := r.status
 	switch {
-	case m.Data.Kind != "HELD": // a world in which nothing happens has findings, too
+	case m.Data.Kind != r.kind: // a world in which nothing happens has findings, too
 		status = http.StatusOK
 	case status == 0:
 		r.tries++
@@ -325,6 +326,22 @@ func TestNotifier_Run_takeover(t *testing.T) {
 		stop()
 		if got := third.took(); got != "ended pool b" || third.messages()[0].Data.ID != second.messages()[0].Data.ID {
 			t.Fatalf("the third told: %s", got)
+		}
+	})
+}
+
+// A collector that has fetched and reported nothing, as one that died with its first task, is told of.
+func TestNotifier_Run_collectorWithoutReports(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *dispatchtest.World, r *receiver) {
+		r.kind = "GONE"
+		defer r.runs(w.Operator, "d0")()
+		w.AddSource("s", nil)
+		w.Submit("s", "", 1, 0)
+		w.HoldTasks("c1", 1)
+		time.Sleep(5 * time.Minute)
+		if got := r.took(); got != "began c1" {
+			t.Errorf("told: %q", got)
 		}
 	})
 }

@@ -126,7 +126,9 @@ func reason(f *operate.Finding) string {
 	case *operate.SourceView:
 		last = worst.Status.LastError
 	case *operate.CollectorView:
-		last = worst.Outcomes.LastError
+		if worst.Outcomes != nil { // of one that has reported nothing lately they are not known
+			last = worst.Outcomes.LastError
+		}
 	}
 	switch {
 	case last == nil:
