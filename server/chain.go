@@ -139,7 +139,9 @@ func (c *chain) countedStream(srv any, with grpc.ServerStream, info *grpc.Stream
 
 // answerPlainly keeps the answers to a request that gzip has packed from being packed too: with the exporters of traces a process has a
 // compressor, by which grpc-go would. The call may be none of gRPC.
-func answerPlainly(ctx context.Context) { _ = grpc.SetSendCompressor(ctx, "identity") }
+func answerPlainly(ctx context.Context) {
+	_ = grpc.SetSendCompressor(ctx, "identity") //nolint:forbidigo // nothing stable keeps grpc-go from it
+}
 
 // options are the chain as options of a gRPC server, whose services are registered by what decoded makes of them.
 func (c *chain) options() []grpc.ServerOption {
