@@ -99,9 +99,18 @@ func (m *Metrics) Granted(pool string, now time.Time, grants [][]dispatch.Grant)
 	}
 }
 
-// Ended counts the end of a lease.
-func (m *Metrics) Ended(end engine.End) {
-	series := m.pools.of(end.Pool)
+// Ended counts ends of leases.
+func (m *Metrics) Ended(ends []engine.End) {
+	var series *poolSeries
+	for i := range ends {
+		if i == 0 || ends[i].Pool != ends[i-1].Pool {
+			series = m.pools.of(ends[i].Pool)
+		}
+		series.ended(&ends[i])
+	}
+}
+
+func (series *poolSeries) ended(end *engine.End) {
 	switch end.Result {
 	case dispatch.ResultSucceeded:
 		series.succeeded.Inc()

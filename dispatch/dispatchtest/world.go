@@ -410,7 +410,7 @@ func (*observed) Granted(string, time.Time, [][]dispatch.Grant) {}
 func (*observed) ClockStepped(time.Duration) {}
 
 // Ended is not kept.
-func (*observed) Ended(engine.End) {}
+func (*observed) Ended([]engine.End) {}
 
 // GaveBack counts grants.
 func (o *observed) GaveBack(n int) {

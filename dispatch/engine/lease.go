@@ -33,15 +33,17 @@ func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now 
 		transitions[i] = what(t, specs[i], now)
 	}
 	applied, err := d.apply(ctx, transitions)
+	var ends []End
 	for i, a := range applied {
 		switch transitions[i].Result {
 		case dispatch.ResultExpired, dispatch.ResultMaxHold, dispatch.ResultReplaced:
 			if a.Code == dispatch.Applied {
-				d.ended(End{Pool: a.Pool, Queue: a.Queue, Source: a.SourceID, Result: dispatch.ResultExpired, Settled: a.State.Settled()})
+				ends = append(ends, End{Pool: a.Pool, Queue: a.Queue, Source: a.SourceID, Result: dispatch.ResultExpired, Settled: a.State.Settled()})
 			}
 		default: // an operator ended it
 		}
 	}
+	d.ended(ends)
 	return applied, err
 }
 

@@ -19,8 +19,8 @@ type Observer interface {
 	Requeued(lag time.Duration)
 	// ClockStepped reports a step of the store's clock, forward or back.
 	ClockStepped(by time.Duration)
-	// Ended reports the end of a lease, by a report or because it ran out.
-	Ended(end End)
+	// Ended reports how leases ended, by reports or because they ran out. It must not keep them.
+	Ended(ends []End)
 }
 
 // End is how a lease ended.
@@ -52,7 +52,7 @@ func (noObserver) Granted(string, time.Time, [][]dispatch.Grant) {}
 func (noObserver) ClockStepped(time.Duration) {}
 
 // Ended does nothing.
-func (noObserver) Ended(End) {}
+func (noObserver) Ended([]End) {}
 
 // Requeued does nothing.
 func (noObserver) Requeued(time.Duration) {}

@@ -36,11 +36,7 @@ type FailingPages struct {
 	In          time.Duration // the time that counts
 }
 
-func (p *pages) note(end *End, now time.Time) {
-	failed := end.Result == dispatch.ResultFailed
-	if end.Result != dispatch.ResultSucceeded && (!failed || end.Reason.Scope() == dispatch.ScopeCollector) {
-		return
-	}
+func (p *pages) note(ends []End, now time.Time) {
 	slot := now.UnixNano() / int64(pageSlot)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,14 +44,21 @@ func (p *pages) note(end *End, now time.Time) {
 	if at.slot != slot {
 		*at = pageCounts{slot: slot}
 	}
-	at.all++
-	if !failed {
-		return
+	for i := range ends {
+		switch end := &ends[i]; {
+		case end.Result == dispatch.ResultSucceeded:
+			at.all++
+		case end.Result == dispatch.ResultFailed && end.Reason.Scope() != dispatch.ScopeCollector:
+			at.all++
+			at.fail(end.Reason)
+		}
 	}
+}
+
+func (at *pageCounts) fail(reason dispatch.FailureReason) {
 	if at.failures == nil {
 		at.failures = make(map[dispatch.FailureReason]int, 1)
 	}
-	reason := end.Reason
 	if _, known := at.failures[reason]; !known && len(at.failures) >= maxReasons {
 		reason = dispatch.ReasonOther
 	}

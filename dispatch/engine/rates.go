@@ -57,9 +57,17 @@ func (w *window) turn(span uint32) {
 	w.span, w.current = span, 0
 }
 
-func (w *window) add(now time.Time, length time.Duration) {
-	w.turn(uint32(now.UnixNano() / int64(length))) //nolint:gosec // minutes and hours
+func (w *window) add(span uint32) {
+	w.turn(span)
 	w.current++
+}
+
+// spans are those that an instant is in.
+type spans struct{ minute, hour uint32 }
+
+func spansOf(now time.Time) spans {
+	at := now.Unix()
+	return spans{uint32(at / 60), uint32(at / 3600)} //nolint:gosec // minutes and hours
 }
 
 // count is how many came in the last length of time, about.
@@ -75,14 +83,14 @@ type tempo struct {
 	settledMinute, settledHour, failedMinute, failedHour window
 }
 
-func (t *tempo) note(end *End, now time.Time) {
+func (t *tempo) note(end *End, at spans) {
 	if end.Settled {
-		t.settledMinute.add(now, time.Minute)
-		t.settledHour.add(now, time.Hour)
+		t.settledMinute.add(at.minute)
+		t.settledHour.add(at.hour)
 	}
 	if end.Result == dispatch.ResultFailed || end.Result == dispatch.ResultExpired {
-		t.failedMinute.add(now, time.Minute)
-		t.failedHour.add(now, time.Hour)
+		t.failedMinute.add(at.minute)
+		t.failedHour.add(at.hour)
 	}
 }
 
@@ -126,7 +134,8 @@ type tempos struct {
 	swept time.Time
 }
 
-func (t *tempos) note(name string, end *End, now time.Time) {
+// find is the tempo of a name, which is made if there is room; nil: there is none.
+func (t *tempos) find(name string, now time.Time) *tempo {
 	found := t.of[name]
 	if found == nil {
 		if len(t.of) >= t.most && now.Sub(t.swept) >= time.Minute {
@@ -134,24 +143,43 @@ func (t *tempos) note(name string, end *End, now time.Time) {
 			maps.DeleteFunc(t.of, func(_ string, t *tempo) bool { return t.idle(now) })
 		}
 		if len(t.of) >= t.most || name == "" {
-			return
+			return nil
 		}
 		found = &tempo{begun: now}
 		t.of[name] = found
 	}
-	found.note(end, now)
+	return found
 }
 
-func (r *rates) note(end *End, now time.Time) {
-	if !end.Settled && end.Result == dispatch.ResultReleased {
-		return
-	}
+func (r *rates) note(ends []End, now time.Time) {
+	at := spansOf(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all.note(end, now)
-	r.pools.note(end.Pool, end, now)
-	r.queues.note(end.Queue, end, now)
-	r.sources.note(end.Source, end, now)
+	var before *End
+	var of [3]*tempo
+	for i := range ends {
+		end := &ends[i]
+		if !end.Settled && end.Result == dispatch.ResultReleased {
+			continue
+		}
+		// Most reports of a call are of one pool, and many of one source or queue.
+		if before == nil || before.Pool != end.Pool {
+			of[0] = r.pools.find(end.Pool, now)
+		}
+		if before == nil || before.Queue != end.Queue {
+			of[1] = r.queues.find(end.Queue, now)
+		}
+		if before == nil || before.Source != end.Source {
+			of[2] = r.sources.find(end.Source, now)
+		}
+		before = end
+		r.all.note(end, at)
+		for _, t := range of {
+			if t != nil {
+				t.note(end, at)
+			}
+		}
+	}
 }
 
 func (r *rates) find(in *tempos, name string) Rates {

@@ -19,7 +19,7 @@ func TestRates(t *testing.T) {
 			if i%10 == 9 {
 				end.Result, end.Reason, end.Settled = dispatch.ResultFailed, 2, false
 			}
-			r.note(&end, time.Now())
+			r.note([]End{end}, time.Now())
 			time.Sleep(time.Second) // virtual
 		}
 		got := r.find(&r.sources, "s")
@@ -50,7 +50,7 @@ func TestRates_bounded(t *testing.T) {
 		r := newRates()
 		note := func(n, from int) {
 			for i := range n {
-				r.note(&End{Queue: fmt.Sprintf("q%d", from+i), Source: "s", Result: dispatch.ResultSucceeded, Settled: true}, time.Now())
+				r.note([]End{{Queue: fmt.Sprintf("q%d", from+i), Source: "s", Result: dispatch.ResultSucceeded, Settled: true}}, time.Now())
 			}
 		}
 		note(maxRatedQueues+5, 0)

@@ -219,13 +219,15 @@ func (d *Dispatcher) settleUnread(ctx context.Context, part []*settlement) (rest
 	if err != nil {
 		return nil, err
 	}
+	ends := make([]End, 0, len(settling))
 	for n, s := range settling {
 		if applied[n].Code == dispatch.ApplyUnread {
 			rest = append(rest, s)
 			continue
 		}
-		d.answer(s, dispatch.ResultSucceeded, applied[n])
+		ends = d.answer(s, dispatch.ResultSucceeded, &applied[n], ends)
 	}
+	d.ended(ends)
 	return rest, nil
 }
 
@@ -253,12 +255,14 @@ func (d *Dispatcher) settleRead(ctx context.Context, open []*settlement) (again 
 	if failed != nil {
 		return nil, failed
 	}
+	ends := make([]End, 0, len(open))
+	defer func() { d.ended(ends) }()
 	for n, s := range open {
 		if applied[n].Code == dispatch.ApplyConflict {
 			again = append(again, s)
 			continue
 		}
-		d.answer(s, transitions[n].Result, applied[n])
+		ends = d.answer(s, transitions[n].Result, &applied[n], ends)
 		if applied[n].Code == dispatch.Applied {
 			d.noteReleased(s.task, transitions[n].Counters.Released)
 		}
@@ -384,25 +388,26 @@ func reportLost(r *ReportResult, state dispatch.State) {
 	}
 }
 
-// answer answers a report with the result of its transition.
-func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied dispatch.ApplyResult) {
+// answer answers a report with the result of its transition, and adds the end of its lease to ends if it is one.
+func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied *dispatch.ApplyResult, ends []End) []End {
 	switch applied.Code {
 	case dispatch.Applied:
 		s.result.Code, s.result.Result, s.result.State, s.result.Due = ReportOK, how, applied.State, applied.Due
 		d.slowed.note(s.Token.Collector, s.Failed == nil || s.Failed.Reason.Scope() != dispatch.ScopeCollector)
 		d.outcomes.note(s.Report, s.task)
-		d.ended(endOf(s.Report, how, applied))
+		return append(ends, endOf(s.Report, how, applied))
 	case dispatch.ApplyAlready:
-		endedBefore(s.result, applied)
+		endedBefore(s.result, *applied)
 	case dispatch.ApplyNotFound:
 		s.result.Code = ReportNotFound
 	case dispatch.ApplyLost, dispatch.ApplyConflict, dispatch.ApplyUnread:
 		reportLost(s.result, applied.State)
 	}
+	return ends
 }
 
 // endOf is the end of a lease that a report has settled.
-func endOf(r *dispatch.Report, how dispatch.Result, applied dispatch.ApplyResult) End {
+func endOf(r *dispatch.Report, how dispatch.Result, applied *dispatch.ApplyResult) End {
 	end := End{Pool: applied.Pool, Queue: applied.Queue, Source: applied.SourceID, Result: how, Settled: applied.State.Settled()}
 	switch {
 	case r.Succeeded != nil:
@@ -413,12 +418,15 @@ func endOf(r *dispatch.Report, how dispatch.Result, applied dispatch.ApplyResult
 	return end
 }
 
-// ended counts the end of a lease.
-func (d *Dispatcher) ended(end End) {
-	d.cfg.Observer.Ended(end)
+// ended counts ends of leases.
+func (d *Dispatcher) ended(ends []End) {
+	if len(ends) == 0 {
+		return
+	}
+	d.cfg.Observer.Ended(ends)
 	now := time.Now()
-	d.rates.note(&end, now)
-	d.pages.note(&end, now)
+	d.rates.note(ends, now)
+	d.pages.note(ends, now)
 }
 
 // recall checks the task's history for reports with a lease that is neither the current nor the last one. So the repeat
