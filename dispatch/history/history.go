@@ -12,6 +12,12 @@ const (
 	MaxCycles = 50
 	// MaxDays is how many days of a source are remembered, with the last one.
 	MaxDays = 90
+	// EmptyCycles in a row make a source EMPTY.
+	EmptyCycles = 2
+	// QuietGaps of the usual gaps without news make a source QUIET, if they take QuietLeast: many publish nothing at a weekend.
+	QuietGaps = 5
+	// QuietLeast is the least silence.
+	QuietLeast = 3 * 24 * time.Hour
 	// MostBytes is about how large a packed history can become.
 	MostBytes = 6 << 10
 	// maxFailures are the reasons that a day tells apart.

@@ -87,11 +87,8 @@ const (
 )
 
 const (
-	// emptyCycles in a row make a source empty.
-	emptyCycles = 2
-	// A source is quiet without news for quietGaps usual ones, quietIntervals and quietLeast.
-	quietGaps, quietIntervals = 5, 3
-	quietLeast                = 3 * 24 * time.Hour // many publish nothing at a weekend
+	// quietIntervals of its schedule are no silence yet, whatever the usual gap: see [history.QuietGaps].
+	quietIntervals = 3
 	// newDays are shown in a list.
 	newDays = 30
 )
@@ -400,7 +397,7 @@ func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) Sour
 		return HealthFailing
 	case status.Lag > lateAfter(source, status, now):
 		return HealthLate
-	case status.EmptyCycles >= emptyCycles:
+	case status.EmptyCycles >= history.EmptyCycles:
 		return HealthEmpty
 	case quiet(source, status, now):
 		return HealthQuiet
@@ -416,7 +413,7 @@ func quiet(source *dispatch.Source, status *SourceStatus, now time.Time) bool {
 	case status.LastSuccess.IsZero(), after == 0 && (status.UsualGap == 0 || source.Spec.Schedule.Once()):
 		return false
 	case after == 0:
-		after = max(quietGaps*status.UsualGap, quietLeast, quietIntervals*max(source.Spec.Schedule.Interval(now), status.LongestInterval))
+		after = max(history.QuietGaps*status.UsualGap, history.QuietLeast, quietIntervals*max(source.Spec.Schedule.Interval(now), status.LongestInterval))
 	}
 	return now.Sub(quietSince(source, status)) > after
 }

@@ -1,5 +1,5 @@
 // Package notify posts findings to a webhook, as Standard Webhooks has it: each when it begins, and when it ends. The owner of the store
-// does, and the store keeps what was told. deploy/notify.md describes the messages.
+// posts, and the store keeps what was posted. deploy/notify.md describes the messages.
 package notify
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-// When a finding is told, and how often that is tried.
+// When a finding is posted, and how often that is tried.
 const (
 	storeLimit  = 5 * time.Second
 	postLimit   = 10 * time.Second
 	firstWait   = 2 * time.Second // before a message is sent again, then twice as long, with jitter
 	longestWait = 10 * time.Minute
 	giveUpAfter = 24 * time.Hour
-	// newOwner is how long no end is told after a takeover, in [Config.Gone]: an owner begins to count what collectors do, and finds
+	// newOwner is how long no end is posted after a takeover, in [Config.Gone]: an owner begins to count what collectors do, and finds
 	// only after a minute or two what the last one had found.
 	newOwner = 3
 )
@@ -52,9 +52,9 @@ type Config struct {
 	KeyFile string
 	// Dispatcher is the name of this one in the messages.
 	Dispatcher string
-	// After is how long a finding has lasted when it is told: what ends before is not. Default 30 s.
+	// After is how long a finding has lasted when its begin is posted; one that ends earlier is never posted. Default 30 s.
 	After time.Duration
-	// Gone is how long a finding has been gone when its end is told: what is back before has not ended. Default 60 s.
+	// Gone is how long a finding has been gone when its end is posted; one that is back earlier has not ended. Default 60 s.
 	Gone time.Duration
 	// Logger is required, and Count, which counts what became of messages.
 	Logger *zap.Logger
@@ -120,7 +120,7 @@ func (n *Notifier) Run(ctx context.Context, o *operate.Operator) {
 		if err == nil {
 			break
 		}
-		n.cfg.Logger.Warn("cannot read which findings were told; trying again", zap.Error(err))
+		n.cfg.Logger.Warn("cannot read which findings were posted; trying again", zap.Error(err))
 		pause(ctx, jittered(wait))
 	}
 	for ctx.Err() == nil {
@@ -147,18 +147,19 @@ type term struct {
 	unable bool
 }
 
-// state is a finding that is there, or was told and has not ended yet.
+// state is a finding that is there, or was posted and has not ended yet.
 type state struct {
 	notice
 	begun   bool // the notice is kept, or to be
 	unsaved bool
+	over    bool      // its end was posted, and the store could not drop it yet: if the finding is back, that is another one
 	gone    time.Time // since when it is not found; zero: it is
 
 	wait time.Duration // before the last failed try is repeated; 0: none has failed
 	next time.Time     // when its message may be sent
 }
 
-// restore takes over what was told before.
+// restore reads what earlier owners have posted.
 func (t *term) restore(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
@@ -177,7 +178,7 @@ func (t *term) restore(ctx context.Context) error {
 	return nil
 }
 
-// save has the store keep a notice. A store that cannot, as one with a full disk, is a finding that must be told all the same: the
+// save has the store keep a notice. A store that cannot, as one with a full disk, is a finding that must be posted all the same: the
 // notice is saved later, and should the owner change before, its message comes again.
 func (t *term) save(ctx context.Context, name string, s *state, record []byte) error {
 	if t.unable {
@@ -190,12 +191,12 @@ func (t *term) save(ctx context.Context, name string, s *state, record []byte) e
 	s.unsaved = err != nil
 	if err != nil && !errors.Is(err, dispatch.ErrInvalid) {
 		t.unable = true
-		t.cfg.Logger.Warn("cannot keep that a finding was told; trying again", zap.String("notice", name), zap.Error(err))
+		t.cfg.Logger.Warn("cannot keep that a finding was posted; trying again", zap.String("notice", name), zap.Error(err))
 	}
 	return err
 }
 
-// take compares what was told with the findings of a look.
+// take compares what was posted with the findings of a look.
 func (t *term) take(ctx context.Context, f *operate.Findings) {
 	now := time.Now()
 	t.unable = false
@@ -206,7 +207,7 @@ func (t *term) take(ctx context.Context, f *operate.Findings) {
 	partial := !f.Whole || slices.ContainsFunc(f.All, func(f operate.Finding) bool { return f.Kind == "UNREAD" })
 	for name, finding := range there.by {
 		s := t.open[name]
-		if s == nil {
+		if s == nil || s.over {
 			s = &state{notice: notice{Finding: finding}}
 			s.ID, s.Began, s.Dispatcher = uuid.NewString(), now, t.cfg.Dispatcher
 			t.open[name] = s
@@ -240,7 +241,7 @@ func (t *term) take(ctx context.Context, f *operate.Findings) {
 func (t *term) begin(ctx context.Context, name string, s *state) {
 	s.begun = true
 	if err := t.save(ctx, name, s, s.record()); errors.Is(err, dispatch.ErrInvalid) {
-		t.cfg.Logger.Warn("a finding is not told: there are too many", zap.String("notice", name), zap.Error(err))
+		t.cfg.Logger.Warn("a finding is not posted: there are too many", zap.String("notice", name), zap.Error(err))
 		s.Silent, s.unsaved = true, false
 		t.cfg.Count(Dropped)
 	}
@@ -261,12 +262,12 @@ func (t *term) forget(ctx context.Context, name string, s *state) {
 		delete(t.open, name)
 		return
 	}
-	s.Silent, s.Told, s.Ended, s.unsaved = true, true, time.Time{}, false
+	s.Silent, s.Ended, s.unsaved, s.over = true, time.Time{}, false, true
 	s.gone = time.Now() // it is tried again when that has ended
 }
 
 // due reports whether a notice has a message to send.
-func (s *state) due() bool { return s.begun && !s.Silent && (!s.Told || !s.Ended.IsZero()) }
+func (s *state) due() bool { return s.begun && !s.Silent && (!s.Posted || !s.Ended.IsZero()) }
 
 // first is the notice whose message comes next; nil: none does.
 func (t *term) first() (name string, first *state) {
@@ -301,7 +302,7 @@ func (t *term) sendNext(ctx context.Context) {
 	}
 	m := message{Type: "finding.began", Timestamp: s.Began, Data: s.Finding}
 	m.Data.Ended = time.Time{}
-	if s.Told {
+	if s.Posted {
 		m = message{Type: "finding.ended", Timestamp: s.Ended, Data: s.Finding}
 	}
 	answer := t.post(ctx, &m)
@@ -320,7 +321,7 @@ func (t *term) sendNext(ctx context.Context) {
 	case time.Since(m.Timestamp) > giveUpAfter:
 		t.cfg.Count(Dropped)
 		t.cfg.Logger.Error("a notice was given up", zap.String("notice", name), zap.String("type", m.Type), zap.Error(answer.err))
-		s.Silent = !s.Told
+		s.Silent = !s.Posted
 		s.wait, s.next = 0, time.Time{}
 		t.done(ctx, name, s)
 	default:
@@ -333,11 +334,11 @@ func (t *term) sendNext(ctx context.Context) {
 
 // done goes on from a message that was taken or given up.
 func (t *term) done(ctx context.Context, name string, s *state) {
-	if s.Told || s.Silent && !s.Ended.IsZero() {
+	if s.Posted || s.Silent && !s.Ended.IsZero() {
 		t.forget(ctx, name, s)
 		return
 	}
-	s.Told = true
+	s.Posted = true
 	_ = t.save(ctx, name, s, s.record()) // it is logged, and tried again at the next look
 }
 

@@ -153,7 +153,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *dispatchtest.World, r *rec
 	})
 }
 
-// A finding is told when it has lasted 30 s, and its end when it has been gone for 60 s; what comes and goes between is not.
+// A finding is posted when it has lasted 30 s, and its end when it has been gone for 60 s; what comes and goes between is not.
 func TestNotifier_Run(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *dispatchtest.World, r *receiver) {
@@ -164,7 +164,7 @@ func TestNotifier_Run(t *testing.T) {
 		lift(w, "flap")
 		time.Sleep(5 * time.Minute)
 		if got := r.took(); got != "" {
-			t.Fatalf("told: %s", got)
+			t.Fatalf("posted: %s", got)
 		}
 		begun := time.Now()
 		hold(w, "a", "b")
@@ -176,11 +176,11 @@ func TestNotifier_Run(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 		}
 		if got := r.took(); got != "began pool a; began pool b" {
-			t.Fatalf("told: %s", got)
+			t.Fatalf("posted: %s", got)
 		}
 		first := r.messages()[0]
 		if after := first.when.Sub(begun); after < 30*time.Second || after > 55*time.Second {
-			t.Errorf("told after %v", after)
+			t.Errorf("posted after %v", after)
 		}
 		if f := first.Data; f.Kind != "HELD" || f.Count != 1 || f.Since.IsZero() || f.Began.Before(begun) || !f.Ended.IsZero() || f.Next == "" ||
 			!strings.HasPrefix(f.Text, "HELD: pool a") || f.Dispatcher != "d0" || first.id != f.ID+".began" {
@@ -190,11 +190,11 @@ func TestNotifier_Run(t *testing.T) {
 		lift(w, "a")
 		time.Sleep(5 * time.Minute)
 		if got := r.took(); got != "began pool a; began pool b; ended pool a" {
-			t.Fatalf("told: %s", got)
+			t.Fatalf("posted: %s", got)
 		}
 		last := r.messages()[2]
 		if after := last.when.Sub(ended); after < time.Minute || after > 85*time.Second {
-			t.Errorf("told after %v", after)
+			t.Errorf("posted after %v", after)
 		}
 		if last.Data.ID != first.Data.ID || last.id == first.id || last.Data.Ended.IsZero() {
 			t.Errorf("the begin was %+v, the end %+v", first, last)
@@ -219,28 +219,28 @@ func TestNotifier_Run_many(t *testing.T) {
 		hold(w, pools...)
 		time.Sleep(5 * time.Minute)
 		if len(r.messages()) != 2 || r.messages()[1].Data.Count != 15 || len(r.messages()[1].Data.Names) != 10 {
-			t.Fatalf("told: %+v", r.messages())
+			t.Fatalf("posted: %+v", r.messages())
 		}
 		lift(w, pools[:9]...) // six are left
 		time.Sleep(5 * time.Minute)
 		if len(r.messages()) != 2 {
-			t.Fatalf("told: %s", r.took())
+			t.Fatalf("posted: %s", r.took())
 		}
 		lift(w, pools[9:]...)
 		time.Sleep(5 * time.Minute)
 		if len(r.messages()) != 3 || r.messages()[2].Type != "finding.ended" || r.messages()[2].Data.ID != r.messages()[1].Data.ID {
-			t.Fatalf("told: %s", r.took())
+			t.Fatalf("posted: %s", r.took())
 		}
 		lift(w, "a")
 		time.Sleep(5 * time.Minute)
 		if len(r.messages()) != 4 || r.messages()[3].Data.ID != r.messages()[0].Data.ID {
-			t.Fatalf("told: %s", r.took())
+			t.Fatalf("posted: %s", r.took())
 		}
 	})
 }
 
 // A receiver that is away gets everything when it is back, the begin before the end; after a day a message is given up, and its end is
-// not told.
+// not posted.
 func TestNotifier_Run_away(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -268,7 +268,7 @@ func TestNotifier_Run_away(t *testing.T) {
 				r.answers(200)
 				time.Sleep(time.Hour)
 				if got := r.took(); got != test.want {
-					t.Errorf("told: %q, want %q", got, test.want)
+					t.Errorf("posted: %q, want %q", got, test.want)
 				}
 				if n := r.count(notify.Dropped); n != test.dropped {
 					t.Errorf("%d dropped, want %d", n, test.dropped)
@@ -287,7 +287,7 @@ func TestNotifier_Run_away(t *testing.T) {
 
 func isHeld(notice string) bool { return strings.HasPrefix(notice, "HELD") }
 
-// What was told survives a takeover: the next owner tells the end, and no second begin. What was not told it tells with the same id.
+// What was posted survives a takeover: the next owner posts the end, and no second begin. What was not, it posts with the same id.
 func TestNotifier_Run_takeover(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *dispatchtest.World, first *receiver) {
@@ -304,12 +304,12 @@ func TestNotifier_Run_takeover(t *testing.T) {
 		stop = second.runs(w.O[1], "d1")
 		time.Sleep(10 * time.Minute)
 		if got := first.took() + " | " + second.took(); got != "began pool a | began pool b" {
-			t.Fatalf("told: %s", got)
+			t.Fatalf("posted: %s", got)
 		}
 		lift(w, "a")
 		time.Sleep(10 * time.Minute)
 		if got := second.took(); got != "began pool b; ended pool a" || second.messages()[1].Data.ID != first.messages()[0].Data.ID {
-			t.Fatalf("the second told: %s", got)
+			t.Fatalf("the second posted: %s", got)
 		}
 		stop()
 		lift(w, "b")
@@ -319,18 +319,18 @@ func TestNotifier_Run_takeover(t *testing.T) {
 		hold(w, "b")
 		time.Sleep(10 * time.Minute)
 		if got := third.took(); got != "" {
-			t.Fatalf("the third told of what was back soon: %s", got)
+			t.Fatalf("the third posted what was back soon: %s", got)
 		}
 		lift(w, "b")
 		time.Sleep(10 * time.Minute)
 		stop()
 		if got := third.took(); got != "ended pool b" || third.messages()[0].Data.ID != second.messages()[0].Data.ID {
-			t.Fatalf("the third told: %s", got)
+			t.Fatalf("the third posted: %s", got)
 		}
 	})
 }
 
-// A collector that has fetched and reported nothing, as one that died with its first task, is told of.
+// A collector that has fetched and reported nothing, as one that died with its first task, is posted.
 func TestNotifier_Run_collectorWithoutReports(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *dispatchtest.World, r *receiver) {
@@ -341,12 +341,12 @@ func TestNotifier_Run_collectorWithoutReports(t *testing.T) {
 		w.HoldTasks("c1", 1)
 		time.Sleep(5 * time.Minute)
 		if got := r.took(); got != "began c1" {
-			t.Errorf("told: %q", got)
+			t.Errorf("posted: %q", got)
 		}
 	})
 }
 
-// A store that cannot keep a notice, as one whose disk is full, is told of all the same.
+// A store that cannot keep a notice, as one whose disk is full, is posted all the same.
 func TestNotifier_Run_storeCannotKeep(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *dispatchtest.World, r *receiver) {
@@ -355,7 +355,7 @@ func TestNotifier_Run_storeCannotKeep(t *testing.T) {
 		hold(w, "a", "b")
 		time.Sleep(5 * time.Minute)
 		if got := r.took(); got != "began pool a; began pool b" {
-			t.Fatalf("told: %s", got)
+			t.Fatalf("posted: %s", got)
 		}
 		w.Heal()
 		time.Sleep(time.Minute)
@@ -365,7 +365,34 @@ func TestNotifier_Run_storeCannotKeep(t *testing.T) {
 		lift(w, "a", "b")
 		time.Sleep(5 * time.Minute)
 		if got := r.took(); got != "began pool a; began pool b; ended pool a; ended pool b" {
-			t.Errorf("told: %s", got)
+			t.Errorf("posted: %s", got)
+		}
+	})
+}
+
+// A finding that comes back while the store cannot drop its last notice is posted again.
+func TestNotifier_Run_storeCannotDrop(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *dispatchtest.World, r *receiver) {
+		defer r.runs(w.Operator, "d0")()
+		hold(w, "a")
+		time.Sleep(5 * time.Minute)
+		w.Inject(dispatchtest.Hang(dispatchtest.Calls("PutNotice")))
+		lift(w, "a")
+		for r.took() != "began pool a; ended pool a" {
+			if time.Sleep(time.Second); time.Since(r.messages()[0].when) > time.Hour {
+				t.Fatalf("posted: %s", r.took())
+			}
+		}
+		hold(w, "a")
+		time.Sleep(2 * time.Minute)
+		w.Heal()
+		time.Sleep(2 * time.Minute)
+		if got := r.took(); got != "began pool a; ended pool a; began pool a" {
+			t.Errorf("posted: %s", got)
+		}
+		if kept, err := w.Store.Notices(t.Context()); err != nil || len(kept) != 1 {
+			t.Errorf("%d are kept, %v", len(kept), err)
 		}
 	})
 }

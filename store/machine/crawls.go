@@ -44,11 +44,6 @@ const (
 	usualGaps = 5
 	// longGap bounds a gap in the mean, in usual ones: one silence does not make the next one usual.
 	longGap = 8
-	// silentAfter is the least time without news that is a silence, and silentGaps is it in usual gaps.
-	silentAfter = 3 * 24 * time.Hour
-	silentGaps  = 5
-	// silentEmpties are so many empty cycles.
-	silentEmpties = 2
 )
 
 // crawlsOf are the crawls of a source, to write to.
@@ -156,7 +151,7 @@ func (c *crawls) noteEmpty(visit *history.Visit, empty bool) {
 
 // Silent reports whether a source may have gone silent, by what is known of it.
 func Silent(st *dispatch.SourceStatus, now time.Time) bool {
-	return st.EmptyCycles >= silentEmpties || st.UsualGap > 0 && now.Sub(st.LastNew) > max(silentAfter, silentGaps*st.UsualGap)
+	return st.EmptyCycles >= history.EmptyCycles || st.UsualGap > 0 && now.Sub(st.LastNew) > max(history.QuietLeast, history.QuietGaps*st.UsualGap)
 }
 
 // unpack gives the packed cycles and days.

@@ -34,7 +34,7 @@ type Finding struct {
 	Dispatcher string `json:"dispatcher"`
 }
 
-// Limits of what is said of a finding, so that its record is within [bounds.MaxNoticeBytes].
+// Limits of what a message has of a finding, so that its record is within [bounds.MaxNoticeBytes].
 const (
 	maxName = 300 // bytes
 	maxText = 1000
@@ -73,7 +73,7 @@ func sort(findings []operate.Finding, open func(kind operate.FindingKind) bool) 
 	return out
 }
 
-// together is what is said of many things of a kind.
+// together is the finding for many things of a kind.
 func together(all []operate.Finding, count int) Finding {
 	var names []string
 	for i := range all {
@@ -94,7 +94,7 @@ func together(all []operate.Finding, count int) Finding {
 	return Finding{Kind: first.Kind, Count: count, Names: names, Since: first.Since, Text: cut(text, maxText), Next: cut(first.Next, maxText)}
 }
 
-// apart adds what is said of each thing of a finding.
+// apart adds a finding for each thing of one.
 func apart(f *operate.Finding, by map[string]Finding) {
 	if len(f.Names) == 0 {
 		text := cut(string(f.Kind)+": "+cmp.Or(reason(f), fmt.Sprint(f.Count)), maxText)
@@ -167,11 +167,11 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }
 
-// notice is what is kept of a finding that was told, or is to be.
+// notice is what is kept of a finding that was posted, or is to be.
 type notice struct {
 	Finding
-	Told   bool `json:"told,omitempty"`   // its begin was taken
-	Silent bool `json:"silent,omitempty"` // its begin was given up, so nothing is said of its end
+	Posted bool `json:"posted,omitempty"` // its begin was taken
+	Silent bool `json:"silent,omitempty"` // its begin was given up, so its end is not posted
 }
 
 // record is how the store has a notice.
