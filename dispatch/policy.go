@@ -73,7 +73,6 @@ func (Policy) Unread(r *Report) (tr Transition, ok bool) {
 // succeed sets the effects of every success.
 func (tr *Transition) succeed(s *Succeeded) {
 	tr.Queue = QueueEffect{Kind: QueueSucceeded, FetchDuration: s.FetchDuration, QueueDelay: s.QueueDelay}
-	tr.Response = Response{HTTPStatus: s.HTTPStatus, Bytes: s.Bytes, FetchDuration: s.FetchDuration}
 	tr.SourceSuccess = true
 	tr.Behind = false
 	tr.Memo = s.Memo
@@ -98,7 +97,7 @@ func (p Policy) succeeded(t *Task, spec *SourceSpec, s *Succeeded, now time.Time
 	tr.Counters = Counters{Cycle: t.Counters.Cycle + 1}
 	if url, status := s.moved(); t.Recurring || s.Message != "" || status > 0 && t.speaksForSource() {
 		tr.Attempt = attempt(t, ResultSucceeded, nil, now)
-		tr.Attempt.Moved, tr.Attempt.MovedStatus, tr.Attempt.Response = url, status, tr.Response
+		tr.Attempt.Moved, tr.Attempt.MovedStatus, tr.Attempt.Response = url, status, tr.Response()
 	}
 	if s.Message != "" {
 		tr.Attempt.Failure = &Failure{Result: ResultSucceeded, Message: s.Message, Time: now}
@@ -128,12 +127,11 @@ func (p Policy) failed(t *Task, spec *SourceSpec, f *Failed, now time.Time) Tran
 		Permanent: f.Permanent, Time: now,
 	}
 	tr.LastError = failure
-	tr.Response = Response{HTTPStatus: f.HTTPStatus, FetchDuration: f.FetchDuration}
 	tr.Attempt = attempt(t, ResultFailed, failure, now)
-	tr.Attempt.Response = tr.Response
 	tr.Counters.Released = 0
 	tr.SourceFailure = t.speaksForSource()
 	tr.Visit = history.Visit{HTTPStatus: f.HTTPStatus, Duration: f.FetchDuration}
+	tr.Attempt.Response = tr.Response()
 	tr.Queue = QueueEffect{FetchDuration: f.FetchDuration, QueueDelay: f.QueueDelay}
 	tr.State = StateScheduled
 

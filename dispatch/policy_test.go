@@ -62,8 +62,8 @@ func TestPolicy_Report_success(t *testing.T) {
 		if tr.Queue.Kind != dispatch.QueueSucceeded || tr.Queue.FetchDuration != time.Second || !tr.SourceSuccess {
 			t.Errorf("%+v", tr)
 		}
-		if tr.Response != (dispatch.Response{HTTPStatus: 200, Bytes: 9, FetchDuration: time.Second}) {
-			t.Errorf("%+v", tr.Response)
+		if tr.Response() != (dispatch.Response{HTTPStatus: 200, Bytes: 9, FetchDuration: time.Second}) {
+			t.Errorf("%+v", tr.Response())
 		}
 		if tr.Cursor == nil || len(tr.Cursor) > 0 || !tr.ClearError {
 			t.Errorf("cursor %q and last error are kept: %+v", tr.Cursor, tr)

@@ -163,6 +163,17 @@ type Queue struct {
 	Gates []Gate
 }
 
+// QueueHour is what a queue did in the last hour.
+type QueueHour struct {
+	// Since is when its counting began: a new owner of the store begins anew.
+	Since time.Time
+	// Intervals are without gaps from the first one with something in it, the oldest first, to the current one: at most
+	// [bounds.QueueIntervals].
+	Intervals []QueueInterval
+	// SettledMinute and FailedMinute are tasks that settled and attempts that failed or ran out, as in the intervals, in the last minute.
+	SettledMinute, FailedMinute int64
+}
+
 // QueueInterval is what a queue did in [bounds.QueueInterval].
 type QueueInterval struct {
 	Start     time.Time
@@ -171,6 +182,8 @@ type QueueInterval struct {
 	// Failed are reports of failures by their scopes, with a RetryAfter in that of the host; Expired are leases.
 	Failed  [ScopeURL + 1]int64
 	Expired int64
+	// Settled are the tasks that are over, and the cycles that succeeded.
+	Settled int64
 	// Delayed and Blocked are how long [GateMinDelay] and, before that, [GateHostBlocked] held the queue, whether or not tasks waited.
 	Delayed, Blocked time.Duration
 	// Fetches are the reports with a FetchDuration, and FetchTime is the sum of those.
@@ -216,10 +229,8 @@ type Queues interface {
 	// QueuesNamed reads queues, in the order of the names; nil for a queue without tasks and gates. It takes one read
 	// for each 200 queues of a shard, and one more if rules apply to some of them.
 	QueuesNamed(ctx context.Context, names []string) ([]*Queue, error)
-	// QueueHours reads the last hours of queues, in the order of the names, each without gaps from its first interval with
-	// something in it, oldest first, to the current one: at most [bounds.QueueIntervals]. A store has those of the
-	// [bounds.MaxQueueHours] queues that were used last, whether they exist or not. It may forget them when its owner changes.
-	QueueHours(ctx context.Context, names []string) ([][]QueueInterval, error)
+	// QueueHours reads the last hours of queues, in the order of the names. A store has those of the [bounds.MaxQueueHours] queues that were used last, whether they exist or not. It may forget them when its owner changes.
+	QueueHours(ctx context.Context, names []string) ([]QueueHour, error)
 	// ListQueues lists the existing queues by their reversed labels (com.example.www), from the first after after.
 	// suffix, if set, selects that name and all names that end in "."+suffix.
 	ListQueues(ctx context.Context, suffix, after string, limit int) ([]*Queue, error)

@@ -165,7 +165,7 @@ type Transition struct {
 	Revision uint32
 	// Unread: [Policy.Unread] computed it, without the record. Lease is the whole token then, and replaces Token; the
 	// store fills in Revision, Counters, Run, FirstDue and Remember. Such transitions differ only in ID, Lease, Memo,
-	// Response, Queue, Empty and Visit.
+	// Queue, Empty and Visit.
 	Unread bool
 	Lease  LeaseToken
 	// Expired: apply only if the deadline has passed by the store's clock
@@ -173,8 +173,6 @@ type Transition struct {
 	Expired bool
 	// Result of the lease, kept to answer a repeated report.
 	Result Result
-	// Response replaces the task's with ResultSucceeded and ResultFailed.
-	Response Response
 
 	// State after it: StateScheduled for any waiting state, or a settled one.
 	State State
@@ -208,10 +206,15 @@ type Transition struct {
 	// gate opens.
 	Queue QueueEffect
 	// SourceSuccess and SourceFailure are recorded in the source's status, and Visit in its history: what a report says of the page.
-	// Visit.Filtered is added to the status's, too. Empty: the document has nothing of what its kind is for, unless it was
+	// With ResultSucceeded and ResultFailed the task keeps its Response. Visit.Filtered is added to the status's, too. Empty: the document has nothing of what its kind is for, unless it was
 	// discovered before the report ([Sources.CountEntries]).
 	SourceSuccess, SourceFailure, Empty bool
 	Visit                               history.Visit
+}
+
+// Response is what the report says of the request.
+func (tr *Transition) Response() Response {
+	return Response{HTTPStatus: tr.Visit.HTTPStatus, Bytes: tr.Visit.Bytes, FetchDuration: tr.Visit.Duration}
 }
 
 // QueueEffect is what the end of a lease does to its queue, other than free a lease in flight. scheduling.md in this
@@ -278,6 +281,6 @@ type ApplyResult struct {
 	Prior Result // ApplyAlready
 	State State  // of the task now
 	Due   time.Time
-	// Pool, Queue and SourceID are those of a task whose transition has applied, so that what ends can be counted without a read.
-	Pool, Queue, SourceID string
+	// Pool and SourceID are those of a task whose transition has applied, so that what ends can be counted without a read.
+	Pool, SourceID string
 }

@@ -57,7 +57,7 @@ func TestStore_QueueHours_bounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(hours[0]) > 0
+		return len(hours[0].Intervals) > 0
 	}
 	use(0, more)
 	use(more, 2*more)

@@ -33,11 +33,11 @@ func (s *Store) QueuesNamed(ctx context.Context, names []string) ([]*dispatch.Qu
 }
 
 // QueueHours implements [dispatch.Queues].
-func (s *Store) QueueHours(ctx context.Context, names []string) ([][]dispatch.QueueInterval, error) {
+func (s *Store) QueueHours(ctx context.Context, names []string) ([]dispatch.QueueHour, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	hours := make([][]dispatch.QueueInterval, len(names))
+	hours := make([]dispatch.QueueHour, len(names))
 	for i, name := range names {
 		err := s.shardOfName(name).read(ctx, func(sh *machine.Shard) { hours[i] = sh.QueueHour(name) })
 		if err != nil {

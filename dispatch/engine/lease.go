@@ -38,7 +38,7 @@ func (d *Dispatcher) EndLeases(ctx context.Context, tasks []*dispatch.Task, now 
 		switch transitions[i].Result {
 		case dispatch.ResultExpired, dispatch.ResultMaxHold, dispatch.ResultReplaced:
 			if a.Code == dispatch.Applied {
-				ends = append(ends, End{Pool: a.Pool, Queue: a.Queue, Source: a.SourceID, Result: dispatch.ResultExpired, Settled: a.State.Settled()})
+				ends = append(ends, End{Pool: a.Pool, Source: a.SourceID, Result: dispatch.ResultExpired, Settled: a.State.Settled()})
 			}
 		default: // an operator ended it
 		}

@@ -25,7 +25,7 @@ type Observer interface {
 
 // End is how a lease ended.
 type End struct {
-	Pool, Queue, Source string
+	Pool, Source string
 	// Result is ResultSucceeded, ResultFailed, ResultReleased or ResultExpired, which stands for all leases that ended without a report.
 	Result dispatch.Result
 	Reason dispatch.FailureReason // of ResultFailed

@@ -12,7 +12,6 @@ import (
 // are added.
 const (
 	maxRatedPools   = 1000
-	maxRatedQueues  = 10_000
 	maxRatedSources = 100_000
 )
 
@@ -79,7 +78,7 @@ func (w window) count(now time.Time, length time.Duration) float64 {
 
 // tempo is what is counted of a pool, queue or source.
 type tempo struct {
-	begun                                                time.Time // counting
+	begun                                                int64 // counting, in ms since 1970
 	settledMinute, settledHour, failedMinute, failedHour window
 }
 
@@ -96,15 +95,18 @@ func (t *tempo) note(end *End, at spans) {
 
 func (t *tempo) rates(now time.Time) Rates {
 	minute, hour := t.settledMinute.count(now, time.Minute), t.settledHour.count(now, time.Hour)
-	age := now.Sub(t.begun)
-	per := hour / min(max(age, time.Minute), time.Hour).Seconds()
-	if minute >= leastSettled {
-		per = minute / min(max(age, time.Second), time.Minute).Seconds()
-	}
 	return Rates{
-		SettledMinute: int64(minute + .5), SettledHour: int64(hour + .5), perSecond: per,
+		SettledMinute: int64(minute + .5), SettledHour: int64(hour + .5), perSecond: perSecond(minute, hour, now.Sub(time.UnixMilli(t.begun))),
 		FailedMinute: int64(t.failedMinute.count(now, time.Minute) + .5), FailedHour: int64(t.failedHour.count(now, time.Hour) + .5),
 	}
+}
+
+// perSecond is how many tasks settle in a second, by the last minute and hour of what was counted for so long.
+func perSecond(minute, hour float64, age time.Duration) float64 {
+	if minute >= leastSettled {
+		return minute / min(max(age, time.Second), time.Minute).Seconds()
+	}
+	return hour / min(max(age, time.Minute), time.Hour).Seconds()
 }
 
 // idle reports whether nothing has ended for so long that nothing is shown.
@@ -114,15 +116,15 @@ func (t *tempo) idle(now time.Time) bool {
 
 // rates count how leases end, in the memory of the owner.
 type rates struct {
-	mu                     sync.Mutex // guards all fields, and what they point to
-	all                    tempo
-	pools, queues, sources tempos
+	mu             sync.Mutex // guards all fields, and what they point to
+	all            tempo
+	pools, sources tempos
 }
 
 func newRates() *rates {
 	return &rates{
-		all:   tempo{begun: time.Now()},
-		pools: tempos{most: maxRatedPools, of: make(map[string]*tempo)}, queues: tempos{most: maxRatedQueues, of: make(map[string]*tempo)},
+		all:     tempo{begun: time.Now().UnixMilli()},
+		pools:   tempos{most: maxRatedPools, of: make(map[string]*tempo)},
 		sources: tempos{most: maxRatedSources, of: make(map[string]*tempo)},
 	}
 }
@@ -145,7 +147,7 @@ func (t *tempos) find(name string, now time.Time) *tempo {
 		if len(t.of) >= t.most || name == "" {
 			return nil
 		}
-		found = &tempo{begun: now}
+		found = &tempo{begun: now.UnixMilli()}
 		t.of[name] = found
 	}
 	return found
@@ -156,21 +158,18 @@ func (r *rates) note(ends []End, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var before *End
-	var of [3]*tempo
+	var of [2]*tempo
 	for i := range ends {
 		end := &ends[i]
 		if !end.Settled && end.Result == dispatch.ResultReleased {
 			continue
 		}
-		// Most reports of a call are of one pool, and many of one source or queue.
+		// Most reports of a call are of one pool, and many of one source.
 		if before == nil || before.Pool != end.Pool {
 			of[0] = r.pools.find(end.Pool, now)
 		}
-		if before == nil || before.Queue != end.Queue {
-			of[1] = r.queues.find(end.Queue, now)
-		}
 		if before == nil || before.Source != end.Source {
-			of[2] = r.sources.find(end.Source, now)
+			of[1] = r.sources.find(end.Source, now)
 		}
 		before = end
 		r.all.note(end, at)
@@ -211,8 +210,20 @@ func (d *Dispatcher) PoolRates() map[string]Rates {
 	return all
 }
 
-// QueueRates are those of a queue, of which 10,000 are counted.
-func (d *Dispatcher) QueueRates(name string) Rates { return d.rates.find(&d.rates.queues, name) }
+// RatesOf are those of a queue, by its last hour.
+func RatesOf(hour *dispatch.QueueHour, now time.Time) Rates {
+	r := Rates{SettledMinute: hour.SettledMinute, FailedMinute: hour.FailedMinute}
+	for i := range hour.Intervals {
+		of := &hour.Intervals[i]
+		r.SettledHour += of.Settled
+		r.FailedHour += of.Expired
+		for _, failed := range of.Failed {
+			r.FailedHour += failed
+		}
+	}
+	r.perSecond = perSecond(float64(r.SettledMinute), float64(r.SettledHour), now.Sub(hour.Since))
+	return r
+}
 
 // SourceRates are those of a source, of which 100,000 are counted.
 func (d *Dispatcher) SourceRates(id string) Rates { return d.rates.find(&d.rates.sources, id) }

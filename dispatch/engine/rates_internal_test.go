@@ -15,7 +15,7 @@ func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRates()
 		for i := range 600 { // ten minutes, a second each; each tenth fails
-			end := End{Pool: "p", Queue: "q", Source: "s", Result: dispatch.ResultSucceeded, Settled: true}
+			end := End{Pool: "p", Source: "s", Result: dispatch.ResultSucceeded, Settled: true}
 			if i%10 == 9 {
 				end.Result, end.Reason, end.Settled = dispatch.ResultFailed, 2, false
 			}
@@ -29,8 +29,8 @@ func TestRates(t *testing.T) {
 		if left := got.ToGo(2160).Round(time.Minute); left != 40*time.Minute {
 			t.Errorf("2,160 tasks take %v at 54 a minute", left)
 		}
-		if got := r.find(&r.queues, "other"); got.SettledHour != 0 || got.ToGo(5) != 0 {
-			t.Errorf("a queue in which nothing ended has %+v", got)
+		if got := r.find(&r.sources, "other"); got.SettledHour != 0 || got.ToGo(5) != 0 {
+			t.Errorf("a source of which nothing ended has %+v", got)
 		}
 		time.Sleep(2 * time.Minute) // virtual
 		if got := r.find(&r.pools, "p"); got.SettledMinute != 0 || got.SettledHour != 540 {
@@ -43,24 +43,24 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// No more than a number of queues have rates; those that are idle make room.
+// No more than a number of sources have rates; those that are idle make room.
 func TestRates_bounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRates()
 		note := func(n, from int) {
 			for i := range n {
-				r.note([]End{{Queue: fmt.Sprintf("q%d", from+i), Source: "s", Result: dispatch.ResultSucceeded, Settled: true}}, time.Now())
+				r.note([]End{{Source: fmt.Sprintf("s%d", from+i), Pool: "p", Result: dispatch.ResultSucceeded, Settled: true}}, time.Now())
 			}
 		}
-		note(maxRatedQueues+5, 0)
-		if n := len(r.queues.of); n != maxRatedQueues {
-			t.Errorf("%d queues have rates", n)
+		note(maxRatedSources+5, 0)
+		if n := len(r.sources.of); n != maxRatedSources {
+			t.Errorf("%d sources have rates", n)
 		}
 		time.Sleep(3 * time.Hour) // virtual
-		note(1, maxRatedQueues+5)
-		if n := len(r.queues.of); n != 1 {
-			t.Errorf("%d queues have rates after they were idle", n)
+		note(1, maxRatedSources+5)
+		if n := len(r.sources.of); n != 1 {
+			t.Errorf("%d sources have rates after they were idle", n)
 		}
 	})
 }

@@ -85,11 +85,13 @@ type settlement struct {
 func (d *Dispatcher) partsOf(reports []dispatch.Report, results []ReportResult) [][]*settlement {
 	var parts [][]*settlement
 	byShard := make(map[int]int, 1) // the number of its part
+	all := make([]settlement, len(reports))
 	for i := range reports {
 		if results[i].Code != 0 {
 			continue
 		}
-		s, shard := &settlement{Report: &reports[i], result: &results[i]}, d.shardOf(reports[i].ID)
+		s, shard := &all[i], d.shardOf(reports[i].ID)
+		s.Report, s.result = &reports[i], &results[i]
 		n, known := byShard[shard]
 		switch alone := d.store.Shards() > 1 && s.discovers(); {
 		case alone || !known:
@@ -204,7 +206,7 @@ func (d *Dispatcher) settlePart(ctx context.Context, part []*settlement) error {
 // reports after one of those for the same task, since the first counts.
 func (d *Dispatcher) settleUnread(ctx context.Context, part []*settlement) (rest []*settlement, err error) {
 	var transitions []dispatch.Transition
-	var settling []*settlement
+	settling := make([]*settlement, 0, len(part))
 	behind := make(map[dispatch.TaskID]struct{})
 	for _, s := range part {
 		tr, plain := d.policy.Unread(s.Report)
@@ -212,6 +214,9 @@ func (d *Dispatcher) settleUnread(ctx context.Context, part []*settlement) (rest
 			behind[s.ID] = struct{}{}
 			rest = append(rest, s)
 			continue
+		}
+		if transitions == nil { // which are large
+			transitions = make([]dispatch.Transition, 0, len(part))
 		}
 		settling, transitions = append(settling, s), append(transitions, tr)
 	}
@@ -408,7 +413,7 @@ func (d *Dispatcher) answer(s *settlement, how dispatch.Result, applied *dispatc
 
 // endOf is the end of a lease that a report has settled.
 func endOf(r *dispatch.Report, how dispatch.Result, applied *dispatch.ApplyResult) End {
-	end := End{Pool: applied.Pool, Queue: applied.Queue, Source: applied.SourceID, Result: how, Settled: applied.State.Settled()}
+	end := End{Pool: applied.Pool, Source: applied.SourceID, Result: how, Settled: applied.State.Settled()}
 	switch {
 	case r.Succeeded != nil:
 		end.Settled, end.Bytes, end.FetchDuration = true, r.Succeeded.Bytes, r.Succeeded.FetchDuration

@@ -20,8 +20,8 @@ type QueueView struct {
 	// HeldPools are those of Pools that are held, or all where everything is. Where all
 	// are, Gates has the hold that ends first.
 	HeldPools []string
-	// Hour is its last hour ([dispatch.Queues.QueueHours]); never in lists.
-	Hour []dispatch.QueueInterval
+	// Hour is its last hour ([dispatch.Queues.QueueHours]).
+	Hour dispatch.QueueHour
 	// MeanFetch is the mean FetchDuration of reports in the last hour; 0 = there was none.
 	MeanFetch time.Duration
 	// MapsTo is the queue that new tasks of a host of this name go to; empty =
@@ -30,7 +30,7 @@ type QueueView struct {
 	// Unknown: no task but perhaps DONE ones is in it, nothing else is left of one, nothing happened in it in the last
 	// hour, no rule is for this very name, and no hold stops the queue; never in lists.
 	Unknown bool
-	// Rates are what has ended in it lately; not in lists but those by [Operator.PickQueues].
+	// Rates are what has ended in it lately.
 	Rates engine.Rates
 }
 
@@ -66,14 +66,14 @@ func (o *Operator) findQueue(ctx context.Context, name string) (*QueueView, erro
 	if known == nil {
 		known = book.NewQueue(name)
 	}
-	queue := &QueueView{Queue: *known, Rates: o.d.QueueRates(name)}
-	if queue.Hour, err = o.addHours(ctx, queue); err != nil {
+	queue := &QueueView{Queue: *known}
+	if err := o.addHours(ctx, queue); err != nil {
 		return nil, err
 	}
 	if to := book.QueueOf(name); to != name {
 		queue.MapsTo = to
 	}
-	if !book.Names(name) && blankQueue(known) && queue.Hour == nil {
+	if !book.Names(name) && blankQueue(known) && queue.Hour.Intervals == nil {
 		left, err := o.store.ListTasks(ctx, dispatch.TaskFilter{Queue: name, States: settledListed}, "", 1)
 		if err != nil {
 			return nil, fmt.Errorf("list tasks of queue %q: %w", name, err)
@@ -106,7 +106,7 @@ func (o *Operator) ListQueues(ctx context.Context, suffix, after string, limit i
 	if len(queues) == limit {
 		next = queues[len(queues)-1].Name
 	}
-	if _, err := o.addHours(ctx, queues...); err != nil {
+	if err := o.addHours(ctx, queues...); err != nil {
 		return nil, "", err
 	}
 	return queues, next, o.addHolds(ctx, queues...)
@@ -140,8 +140,8 @@ func (p *QueuePick) selects(q *QueueView) bool {
 	return !p.Held && !p.Blocked || p.Blocked && slices.ContainsFunc(q.Gates, blocked) || p.Held && slices.ContainsFunc(q.Gates, held)
 }
 
-// PickQueues lists at most limit queues from the first after after, with their rates. By another order than that of the names it reads all queues and returns the first
-// ones, without a next; else a page may have fewer than limit, even none, and still a next.
+// PickQueues lists at most limit queues from the first after after. By another order than that of the names it reads all queues and returns
+// the first ones, without a next; else a page may have fewer than limit, even none, and still a next.
 func (o *Operator) PickQueues(ctx context.Context, pick QueuePick, after string, limit int) (picked []*QueueView, next string, err error) {
 	for {
 		found, next, err := o.ListQueues(ctx, pick.Suffix, after, queuePage)
@@ -161,9 +161,6 @@ func (o *Operator) PickQueues(ctx context.Context, pick QueuePick, after string,
 			picked = firstQueues(picked, pick.Order, limit)
 		}
 		if after = next; next == "" || pick.Order == QueuesByName {
-			for _, q := range picked {
-				q.Rates = o.d.QueueRates(q.Name)
-			}
 			return picked, next, nil
 		}
 	}
@@ -180,28 +177,27 @@ func firstQueues(queues []*QueueView, order QueueOrder, limit int) []*QueueView 
 	return queues[:min(len(queues), limit)]
 }
 
-// addHours adds to queues what they have of their last hours, and returns the last hour of the first one.
-func (o *Operator) addHours(ctx context.Context, queues ...*QueueView) (first []dispatch.QueueInterval, err error) {
+// addHours adds to queues their last hours, and what these say.
+func (o *Operator) addHours(ctx context.Context, queues ...*QueueView) error {
 	names := make([]string, len(queues))
 	for i, q := range queues {
 		names[i] = q.Name
 	}
 	hours, err := o.store.QueueHours(ctx, names)
 	if err != nil {
-		return nil, fmt.Errorf("read the last hour of queues: %w", err)
+		return fmt.Errorf("read the last hour of queues: %w", err)
 	}
+	now := time.Now()
 	for i, q := range queues {
+		q.Hour, q.Rates = hours[i], engine.RatesOf(&hours[i], now)
 		var fetches int64
-		for _, interval := range hours[i] {
-			fetches += interval.Fetches
-			q.MeanFetch += interval.FetchTime
+		for j := range q.Hour.Intervals {
+			fetches += q.Hour.Intervals[j].Fetches
+			q.MeanFetch += q.Hour.Intervals[j].FetchTime
 		}
 		q.MeanFetch /= time.Duration(max(fetches, 1))
 	}
-	if len(hours) > 0 {
-		first = hours[0]
-	}
-	return first, nil
+	return nil
 }
 
 // addHolds adds to queues the holds that stop them, and which of the pools of their tasks are

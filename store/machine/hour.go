@@ -18,14 +18,21 @@ type hours struct {
 	last *queueHour
 }
 
-// queueHour is the last hour of a queue, in less than 2 KB. It is there longer than the queue.
+// queueHour is the last hour of a queue, in less than 2 KB. It is there longer than the queue. What each grant and report counts in is
+// together at its begin.
 type queueHour struct {
+	// at is the instant until which delays and blocks are counted, used the number of the interval in which it was used last.
+	at      int64
+	used    uint32
+	current span
+	minutes [2]minute // by their number
+	// past are the intervals before the current one, by their number; nil: there is none.
+	past  *[bounds.QueueIntervals]span
+	queue *queue // whose hour this is; nil: it is gone
+	begun int64
+
 	name         string
 	newer, older *queueHour
-	// at is the instant until which delays and blocks are counted, used the number of the interval in which it was used last.
-	at    int64
-	used  uint32
-	spans [bounds.QueueIntervals]span // by their number
 }
 
 // span is what a queue did in one interval.
@@ -33,30 +40,33 @@ type span struct {
 	number             uint32 // of the interval since 1970
 	granted, succeeded uint32
 	failed             [dispatch.ScopeURL + 1]uint32
-	expired            uint32
+	expired, settled   uint32
 	fetches            uint32 // reports with a duration
 	fetched            uint64 // their sum, in ms
 	delayed, blocked   uint32 // in ms
 }
 
+// minute is what a queue did in one minute.
+type minute struct{ number, settled, failed uint32 }
+
 const spanMillis = int64(bounds.QueueInterval / time.Millisecond)
 
-// spanOf is the interval under way of a queue, whose gates are about to change; nil: none is kept here.
-func (s *Shard) spanOf(q *queue) *span {
+// hourOfQueue is the last hour of a queue whose gates are about to change; nil: none is kept here.
+func (s *Shard) hourOfQueue(q *queue) *queueHour {
 	h := q.hour
-	if h == nil || h.name != q.name { // another queue has got it
+	if h == nil {
 		if h = s.hourOf(q.name); h == nil {
 			return nil
 		}
-		q.hour = h
+		q.hour, h.queue = h, q
 	}
 	h.pass(s.now, q)
-	number := uint32(h.at / spanMillis)
-	if h.used != number {
+	if number := uint32(h.at / spanMillis); h.used != number {
 		h.used = number
+		h.turn(number)
 		s.hours.use(h)
 	}
-	return h.span(number)
+	return h
 }
 
 // hourOf is the last hour of a queue, which is made if there is room, or if that of another one was not used in the interval under
@@ -74,8 +84,9 @@ func (s *Shard) hourOf(name string) *queueHour {
 		}
 		delete(s.hours.of, h.name)
 		s.hours.unlink(h)
+		h.leave()
 	}
-	*h = queueHour{name: name, at: s.now}
+	*h = queueHour{name: name, at: s.now, begun: s.now, current: span{number: uint32(s.now / spanMillis)}}
 	if s.hours.of == nil {
 		s.hours.of = make(map[string]*queueHour)
 	}
@@ -115,11 +126,31 @@ func (t *hours) unlink(h *queueHour) {
 	h.newer, h.older = nil, nil
 }
 
-// span is the interval of that number, which is among the last ones.
-func (h *queueHour) span(number uint32) *span {
-	p := &h.spans[number%bounds.QueueIntervals]
+// leave parts it from its queue.
+func (h *queueHour) leave() {
+	if h.queue != nil {
+		h.queue.hour, h.queue = nil, nil
+	}
+}
+
+// turn begins the interval of that number.
+func (h *queueHour) turn(number uint32) {
+	if h.current.number == number {
+		return
+	}
+	if h.past == nil {
+		h.past = new([bounds.QueueIntervals]span)
+	}
+	h.past[h.current.number%bounds.QueueIntervals] = h.current
+	h.current = span{number: number}
+}
+
+// minute is the one under way.
+func (h *queueHour) minute() *minute {
+	number := uint32(h.at / time.Minute.Milliseconds())
+	p := &h.minutes[number%2]
 	if p.number != number {
-		*p = span{number: number}
+		*p = minute{number: number}
 	}
 	return p
 }
@@ -127,15 +158,16 @@ func (h *queueHour) span(number uint32) *span {
 // pass counts, until now, how long the queue was delayed and blocked; nil: it was not. While the clock is behind, nothing passes.
 func (h *queueHour) pass(now int64, q *queue) {
 	if now < h.at-bounds.QueueIntervals*spanMillis { // stepped back by more than an hour
-		*h = queueHour{name: h.name, newer: h.newer, older: h.older, at: now, used: h.used}
+		h.at, h.begun, h.current, h.minutes, h.past = now, now, span{number: uint32(now / spanMillis)}, [2]minute{}, nil
 	}
 	if q != nil {
 		for from := max(h.at, now-bounds.QueueIntervals*spanMillis); from < min(now, q.kept()); {
 			number := from / spanMillis
 			end := min((number+1)*spanMillis, now)
-			p, blocked := h.span(uint32(number)), min(max(q.blocked, from), end)
-			p.blocked += uint32(blocked - from)
-			p.delayed += uint32(min(max(q.nextGrant, blocked), end) - blocked)
+			h.turn(uint32(number))
+			blocked := min(max(q.blocked, from), end)
+			h.current.blocked += uint32(blocked - from)
+			h.current.delayed += uint32(min(max(q.nextGrant, blocked), end) - blocked)
 			from = end
 		}
 	}
@@ -144,25 +176,36 @@ func (h *queueHour) pass(now int64, q *queue) {
 
 // passHour counts the gates of a queue until now, if its last hour is kept.
 func (s *Shard) passHour(q *queue) {
-	if h := q.hour; h != nil && h.name == q.name {
-		h.pass(s.now, q)
+	if q.hour != nil {
+		q.hour.pass(s.now, q)
 	}
 }
 
 // reported counts how a lease ended.
-func (p *span) reported(t *dispatch.Transition) {
-	if p == nil {
+func (h *queueHour) reported(t *dispatch.Transition) {
+	if h == nil {
 		return
+	}
+	p, failed := &h.current, uint32(0)
+	settled := uint32(0)
+	if t.State.Settled() {
+		settled = 1
 	}
 	switch t.Result {
 	case dispatch.ResultSucceeded:
 		p.succeeded++
+		settled = 1
 	case dispatch.ResultFailed:
 		p.failed[scopeOf(t)]++
+		failed = 1
 	case dispatch.ResultExpired, dispatch.ResultMaxHold, dispatch.ResultReplaced:
 		p.expired++
+		failed = 1
 	case dispatch.ResultNone, dispatch.ResultReleased, dispatch.ResultGivenBack, dispatch.ResultRevoked, dispatch.ResultCanceled, dispatch.ResultHeld:
 	}
+	p.settled += settled
+	now := h.minute()
+	now.settled, now.failed = now.settled+settled, now.failed+failed
 	if fetch := t.Queue.FetchDuration.Milliseconds(); fetch > 0 {
 		p.fetches++
 		p.fetched += uint64(fetch)
@@ -182,31 +225,55 @@ func scopeOf(t *dispatch.Transition) dispatch.FailureScope {
 }
 
 // QueueHour is the last hour of a queue, as [dispatch.Queues.QueueHours] gives it.
-func (s *Shard) QueueHour(name string) (of []dispatch.QueueInterval) {
+func (s *Shard) QueueHour(name string) (of dispatch.QueueHour) {
 	kept := s.hours.of[name]
 	if kept == nil {
-		return nil
+		return of
 	}
 	h := *kept // a read changes nothing
+	if h.past != nil {
+		past := *h.past
+		h.past = &past
+	}
 	h.pass(s.now, s.queues.get(text(name)))
 	last := h.at / spanMillis
+	h.turn(uint32(last))
+	of.Since = ms.Time(h.begun)
+	of.SettledMinute, of.FailedMinute = h.lastMinute()
 	for number := last - bounds.QueueIntervals + 1; number <= last; number++ {
-		p := h.spans[number%bounds.QueueIntervals]
+		p := h.current
+		if number != last {
+			if h.past == nil {
+				continue
+			}
+			p = h.past[number%bounds.QueueIntervals]
+		}
 		if int64(p.number) != number {
 			p = span{}
 		}
-		if of == nil && p == (span{}) {
+		if of.Intervals == nil && p == (span{number: p.number}) {
 			continue
 		}
 		interval := dispatch.QueueInterval{
-			Start: ms.Time(number * spanMillis), Granted: int64(p.granted), Succeeded: int64(p.succeeded), Expired: int64(p.expired),
+			Start: ms.Time(number * spanMillis), Granted: int64(p.granted), Succeeded: int64(p.succeeded), Expired: int64(p.expired), Settled: int64(p.settled),
 			Delayed: ms.Duration(int64(p.delayed)), Blocked: ms.Duration(int64(p.blocked)),
 			Fetches: int64(p.fetches), FetchTime: ms.Duration(int64(p.fetched)),
 		}
 		for scope, n := range p.failed {
 			interval.Failed[scope] = int64(n)
 		}
-		of = append(of, interval)
+		of.Intervals = append(of.Intervals, interval)
 	}
 	return of
+}
+
+// lastMinute is what has ended in the last 60 seconds, about: of the minute before the one under way, a part.
+func (h *queueHour) lastMinute() (settled, failed int64) {
+	now := h.minute()
+	before := h.minutes[(now.number+1)%2]
+	if before.number+1 != now.number {
+		before = minute{}
+	}
+	part := 1 - float64(h.at%time.Minute.Milliseconds())/float64(time.Minute.Milliseconds())
+	return int64(now.settled) + int64(float64(before.settled)*part+.5), int64(now.failed) + int64(float64(before.failed)*part+.5)
 }

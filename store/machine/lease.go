@@ -149,7 +149,7 @@ func (s *Shard) apply(t *dispatch.Transition) dispatch.ApplyResult {
 	case dispatch.Applied:
 		s.transit(r, t)
 		gate := &r.lane.source.gate
-		result.Pool, result.Queue, result.SourceID = gate.Pool, r.lane.queueName, gate.ID
+		result.Pool, result.SourceID = gate.Pool, gate.ID
 	case dispatch.ApplyAlready:
 		result.Prior = r.result
 	case dispatch.ApplyConflict, dispatch.ApplyLost, dispatch.ApplyNotFound, dispatch.ApplyUnread:
@@ -208,7 +208,7 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		deadline := r.lease.deadline
 		s.endLease(r)
 		r.cancel = dispatch.CancelNone
-		s.spanOf(q).reported(t)
+		s.hourOfQueue(q).reported(t)
 		block := q.blocked
 		s.affect(q, &t.Queue, deadline)
 		r.paced = q.nextGrant
@@ -217,7 +217,7 @@ func (s *Shard) transit(r *record, t *dispatch.Transition) {
 		}
 		r.lastLease, r.result = t.Token, t.Result
 		if t.Result == dispatch.ResultSucceeded || t.Result == dispatch.ResultFailed {
-			r.response = responseOf(t.Response)
+			r.response = responseOf(t.Response())
 		}
 		s.tally(t.Result)
 	} else {

@@ -198,6 +198,9 @@ func (s *Shard) closeWhenEmpty(q *queue) {
 
 func (s *Shard) removeQueue(q *queue) {
 	q.gone = true
+	if q.hour != nil {
+		q.hour.leave()
+	}
 	s.setBlocked(q, 0)
 	s.queues.remove(q.key())
 	s.queueNames.Remove(0, namedQueue{q})

@@ -354,7 +354,7 @@ type queue struct {
 	first queuePool
 
 	settings *settings // nil: to be resolved
-	// hour is its last hour, unless another queue has got it; nil: it may be there all the same.
+	// hour is its last hour; nil: it may be there all the same.
 	hour *queueHour
 	// idleUntil is the score in the shard's idle queues; 0 = not idle.
 	idleUntil int64

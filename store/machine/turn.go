@@ -128,8 +128,8 @@ func (c *claim) turn(n *line, qp *queuePool, first *lane) bool {
 	c.takeFromLanes(n, qp, quota, first)
 	granted := c.granted > before
 	if granted {
-		if p := c.s.spanOf(q); p != nil {
-			p.granted += uint32(c.granted - before)
+		if h := c.s.hourOfQueue(q); h != nil {
+			h.current.granted += uint32(c.granted - before)
 		}
 		m := movedGrant{queue: q.name, before: q.nextGrant}
 		q.nextGrant = max(q.nextGrant, c.s.now)

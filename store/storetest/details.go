@@ -120,7 +120,7 @@ func detailResponse(e *env) {
 	failed := dispatch.Response{HTTPStatus: 503, FetchDuration: 20 * time.Millisecond}
 	grant := e.takeOne()
 	tr := retry(&grant.Task, 0)
-	tr.Response = failed
+	tr.Visit.HTTPStatus, tr.Visit.Duration = failed.HTTPStatus, failed.FetchDuration
 	e.settle(tr)
 	is(e, "after a failure", e.task(id).Response, failed)
 	grant = e.takeOne()
@@ -129,14 +129,14 @@ func detailResponse(e *env) {
 	is(e, "after a release", e.task(id).Response, failed)
 	grant = e.takeOne()
 	tr = success(&grant)
-	tr.Response = dispatch.Response{HTTPStatus: 200, Bytes: 1 << 40, FetchDuration: 24 * time.Hour}
+	tr.Visit.HTTPStatus, tr.Visit.Bytes, tr.Visit.Duration = 200, 1<<40, 24*time.Hour
 	e.settle(tr)
-	is(e, "after an unread success", e.task(id).Response, tr.Response)
+	is(e, "after an unread success", e.task(id).Response, tr.Response())
 	e.advance(time.Minute)
 	e.sweep(10)
-	is(e, "of one that is over", e.task(id).Response, tr.Response)
+	is(e, "of one that is over", e.task(id).Response, tr.Response())
 	e.submitOne(g, item(g, queue, "k", func(s *dispatch.Submission) { s.Run = start }), dispatch.SubmitRevisit)
-	is(e, "of one that is due again", e.task(id).Response, tr.Response)
+	is(e, "of one that is due again", e.task(id).Response, tr.Response())
 }
 
 func detailShrink(e *env) {

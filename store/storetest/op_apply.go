@@ -117,9 +117,6 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	if tr.Queue.Kind != dispatch.QueueUntouched {
 		tr.Queue.FetchDuration = one(m, 0, 120*time.Millisecond, time.Second, 7*time.Second+300*time.Microsecond)
 	}
-	if tr.Result == dispatch.ResultSucceeded || tr.Result == dispatch.ResultFailed {
-		tr.Response = m.response()
-	}
 	if m.chance(4) {
 		tr.Queue.QueueDelay = m.asked()
 	}
@@ -134,14 +131,14 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	}
 	if tr.Result == dispatch.ResultSucceeded || tr.Result == dispatch.ResultFailed {
 		n := int64(t.Revision + t.Counters.Cycle) // any number: it decides nothing
-		tr.Visit.HTTPStatus, tr.Visit.Bytes, tr.Visit.Duration = int(200+n%3*52), n%4*777, tr.Queue.FetchDuration
+		m.respond(&tr)
 		tr.Visit.Document, tr.Visit.Unchanged, tr.Visit.BrokenOff = history.Document(n%5), n%3 == 0, n%7 == 0
 		tr.Visit.Found, tr.Visit.New, tr.Empty = n%6*50, n%6/4, n%2 == 0
 	}
 	if m.chance(40) {
 		tr.Attempt = &dispatch.Attempt{
 			Collector: t.Lease.Token.Collector, Cycle: t.Counters.Cycle, Fence: t.Lease.Digest.Fence,
-			Started: t.Lease.Granted, Ended: m.world.now(), Result: tr.Result, Failure: tr.LastError, Response: tr.Response,
+			Started: t.Lease.Granted, Ended: m.world.now(), Result: tr.Result, Failure: tr.LastError, Response: tr.Response(),
 		}
 		if m.chance(20) {
 			tr.Attempt.Moved, tr.Attempt.MovedStatus = "http://moved.test/", 301
@@ -150,11 +147,10 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	return tr
 }
 
-// response is what a report says of its request.
-func (m *model) response() dispatch.Response {
-	return dispatch.Response{
-		HTTPStatus: one(m, 0, 200, 304, 599), Bytes: one[int64](m, 0, 0, 1234, 1<<40), FetchDuration: one(m, 0, time.Millisecond, 24*time.Hour),
-	}
+// respond is what a report says of its request.
+func (m *model) respond(tr *dispatch.Transition) {
+	v := &tr.Visit
+	v.HTTPStatus, v.Bytes, v.Duration = one(m, 0, 200, 304, 599), one[int64](m, 0, 0, 1234, 1<<40), one(m, 0, time.Millisecond, 24*time.Hour)
 }
 
 // asked is what a host may ask for.
@@ -254,7 +250,7 @@ func (m *model) success(leased []*modelTask) (s dispatch.Transition, ok bool) {
 	default:
 		return s, false
 	}
-	s.Response = m.response()
+	m.respond(&s)
 	s.Queue.FetchDuration = one(m, 0, 120*time.Millisecond, time.Second, 7*time.Second+300*time.Microsecond)
 	if m.chance(4) {
 		s.Queue.QueueDelay = m.asked()

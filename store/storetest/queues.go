@@ -158,8 +158,17 @@ func (e *env) hour() []dispatch.QueueInterval {
 	hours, err := e.Store.QueueHours(e.ctx, []string{"unknown.test", queue})
 	e.ok("hours", err)
 	is(e, "hours", len(hours), 2)
-	is(e, "hour of an unknown queue", len(hours[0]), 0)
-	return hours[1]
+	is(e, "hour of an unknown queue", len(hours[0].Intervals), 0)
+	return hours[1].Intervals
+}
+
+// lastMinute checks what has ended in the queue of the cases in the last minute.
+func (e *env) lastMinute(settled, failed int64) {
+	e.Helper()
+	hours, err := e.Store.QueueHours(e.ctx, []string{queue})
+	e.ok("hours", err)
+	is(e, "settled in the last minute", hours[0].SettledMinute, settled)
+	is(e, "failed in the last minute", hours[0].FailedMinute, failed)
 }
 
 // queueHour ends leases in each way, in two intervals with one between, and lets them become older than an hour.
@@ -188,9 +197,15 @@ func queueHour(e *env) {
 	failed(2, 200, dispatch.QueueUntouched)
 	failed(3, 301, dispatch.QueueReported)
 	e.settle(released(&grants[4].Task, time.Hour))
-	e.advance(bounds.QueueInterval)
+	e.lastMinute(1, 3)
+	e.advance(time.Minute - 8*time.Second)
+	e.lastMinute(1, 3) // a whole minute of it is in the last one
+	e.advance(30 * time.Second)
+	e.lastMinute(1, 2) // half
+	e.advance(30*time.Second + 8*time.Second)
+	e.lastMinute(0, 0)
 	want := dispatch.QueueInterval{
-		Start: first, Granted: 8, Succeeded: 1, Delayed: 8900 * time.Millisecond, Fetches: 4, FetchTime: 600 * time.Millisecond,
+		Start: first, Granted: 8, Succeeded: 1, Settled: 1, Delayed: 8900 * time.Millisecond, Fetches: 4, FetchTime: 600 * time.Millisecond,
 	}
 	want.Failed[dispatch.ScopeTask], want.Failed[dispatch.ScopeCollector], want.Failed[dispatch.ScopeURL] = 1, 1, 1
 	e.advance(bounds.QueueInterval)

@@ -57,7 +57,7 @@ func reported(t *dispatch.Task, tr *dispatch.Transition, remember time.Duration,
 	spec.Remember = remember
 	return dispatch.Policy{Rand: func() float64 { return 0 }}.Report(t, spec, &dispatch.Report{
 		ID: tr.ID, Token: tr.Lease,
-		Succeeded: &dispatch.Succeeded{HTTPStatus: tr.Response.HTTPStatus, Bytes: tr.Response.Bytes, FetchDuration: tr.Queue.FetchDuration, Memo: tr.Memo, QueueDelay: tr.Queue.QueueDelay},
+		Succeeded: &dispatch.Succeeded{HTTPStatus: tr.Visit.HTTPStatus, Bytes: tr.Visit.Bytes, FetchDuration: tr.Queue.FetchDuration, Memo: tr.Memo, QueueDelay: tr.Queue.QueueDelay},
 	}, now)
 }
 
@@ -137,14 +137,14 @@ func (tw *twins) compare(e *env, key string, memo []byte, fetch time.Duration) {
 			asked := 5 * fetch
 			s.Queue.QueueDelay = &asked
 		}
-		s.Response = dispatch.Response{HTTPStatus: 200, Bytes: 7, FetchDuration: fetch}
+		s.Visit.HTTPStatus, s.Visit.Bytes, s.Visit.Duration = 200, 7, fetch
 		if n == 0 {
 			answers[n] = e.succeed(s)[0]
 		} else {
 			answers[n] = e.settle(reported(e.task(s.ID), &s, tw.gates[n].Remember, e.now()))
 		}
-		is(e, "queue and source of "+key, answers[n].Queue+" "+answers[n].SourceID, tw.queues[n]+" "+tw.gates[n].ID)
-		answers[n].Queue, answers[n].SourceID = "", ""
+		is(e, "source of "+key, answers[n].SourceID, tw.gates[n].ID)
+		answers[n].SourceID = ""
 		tasks[n], queues[n] = *e.task(s.ID), *e.info(tw.queues[n])
 		is(e, "last lease of "+key, tasks[n].LastLease, s.Lease.Digest())
 		value, _ := e.LockValue(s.ID)
@@ -172,8 +172,8 @@ func succeedLanes(e *env) {
 		successes = append(successes, success(&grant))
 	}
 	e.takeNone()
-	for i, r := range e.succeed(successes...) {
-		is(e, "answer", r, dispatch.ApplyResult{Code: dispatch.Applied, State: dispatch.StateDone, Pool: pool, Queue: grants[i].Task.Queue, SourceID: g.ID})
+	for _, r := range e.succeed(successes...) {
+		is(e, "answer", r, dispatch.ApplyResult{Code: dispatch.Applied, State: dispatch.StateDone, Pool: pool, SourceID: g.ID})
 	}
 	is(e, "counts", e.stats().Counts, dispatch.StateCounts{Ready: 3, Done: 3})
 	is(e, "granted then", len(e.take(3, func(w *dispatch.Want) { w.Max = 9 })), 3)
@@ -232,7 +232,7 @@ func succeedFirst(e *env) {
 	}
 	for i := range want {
 		if want[i].Code == dispatch.Applied {
-			want[i].Pool, want[i].Queue, want[i].SourceID = pool, queue, g.ID
+			want[i].Pool, want[i].SourceID = pool, g.ID
 		}
 		is(e, fmt.Sprintf("answer %d", i), results[i], want[i])
 	}

@@ -54,8 +54,8 @@ func Queue(q *operate.QueueView, now time.Time) *pb.Queue {
 		MapsTo: q.MapsTo, Unknown: q.Unknown, HeldPools: q.HeldPools, Rates: toRates(q.Rates, q.Waiting+q.Leased),
 	}
 	out.MeanFetchDuration = toDuration(q.MeanFetch)
-	for i := range q.Hour {
-		out.Hour = append(out.Hour, toInterval(&q.Hour[i]))
+	for i := range q.Hour.Intervals {
+		out.Hour = append(out.Hour, toInterval(&q.Hour.Intervals[i]))
 	}
 	if q.NextGrant.After(now) {
 		out.NextGrantDelay = durationpb.New(q.NextGrant.Sub(now))

@@ -28,7 +28,8 @@ func SubmitTasks(req *pb.SubmitTasksRequest, now time.Time, traceparent string) 
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	s := &Submission{results: make([]*pb.SubmitResult, len(req.GetItems()))}
+	n := len(req.GetItems())
+	s := &Submission{Tasks: make([]engine.NewTask, 0, n), results: make([]*pb.SubmitResult, n)}
 	for i, item := range req.GetItems() {
 		task, err := newTask(item, now)
 		if err != nil {
