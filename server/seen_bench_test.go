@@ -16,7 +16,7 @@ import (
 )
 
 // What it costs to look at 50,000 sources with a million tasks: a scrape, which counts the store each time here, and what `waggle status`
-// asks for, once the owner has looked at all sources in the background.
+// asks for, once the owner has looked at all sources in the background; and the list of those of a health, of which there is none.
 func BenchmarkSeen(b *testing.B) {
 	const sources, tasks = 50_000, 1_000_000
 	bed := newBed(b, server.Config{HTTP: "127.0.0.1:0", StatsInterval: time.Millisecond})
@@ -77,6 +77,19 @@ func BenchmarkSeen(b *testing.B) {
 			}
 			if found := findings(b); found.GetSources() != sources {
 				b.Fatalf("%d sources were looked at", found.GetSources())
+			}
+		}
+	})
+	b.Run("list of the quiet", func(b *testing.B) {
+		for b.Loop() {
+			for token := ""; ; {
+				page, err := bed.sources.ListSources(b.Context(), &pb.ListSourcesRequest{Health: []pb.SourceHealth{pb.SourceHealth_SOURCE_HEALTH_QUIET}, PageSize: 1000, PageToken: token})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if token = page.GetNextPageToken(); token == "" {
+					break
+				}
 			}
 		}
 	})
