@@ -284,7 +284,9 @@ func stageRefused(t *testing.T, s *stage) func() {
 	p := s.collect(t, "refused-1", "refused", "--proxy", proxy.URL, "--ignore-robots")
 	return func() {
 		p.stop(startLimit)
-		command(t, s.grpc[0], "task", "cancel", "--source", "refused", "--yes")
+		s.site.set(22, page200)
+		s.collect(t, "refused-1", "refused")
+		s.goodPages(t, "refused", 22)
 	}
 }
 

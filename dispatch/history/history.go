@@ -107,7 +107,10 @@ type History struct {
 }
 
 // Pages count how pages ended.
-type Pages struct{ Ended, Failed uint32 }
+type Pages struct {
+	Ended  uint32 // all of them
+	Failed uint32 // of these
+}
 
 // Add adds other counts.
 func (p *Pages) Add(other Pages) {
