@@ -21,7 +21,7 @@ const (
 	// LeastPages are enough to know whether the pages of a source fail, and failedShare of them make it PAGES_FAIL.
 	LeastPages  = 10
 	failedShare = 0.75
-	// PagesDays is for how many days the last pages count.
+	// PagesDays after the last page none counts any more.
 	PagesDays = 7
 	// MostBytes is about how large a packed history can become.
 	MostBytes = 6 << 10
@@ -123,7 +123,7 @@ func (p Pages) Fail() bool {
 	return p.Ended >= LeastPages && float64(p.Failed) >= failedShare*float64(p.Ended)
 }
 
-// Lately has the last pages of a source, as many whole days as it takes for [LeastPages], and those of as many before. It has no pointers.
+// Lately has the last pages of a source: those of as many whole days as it takes for [LeastPages], and those before. It has no pointers.
 type Lately struct {
 	Day         int32 // of the last page, since 1970
 	Now, Before Pages

@@ -1012,8 +1012,8 @@ type SourceStatus struct {
 	EmptyCycles int64 `protobuf:"varint,32,opt,name=empty_cycles,json=emptyCycles,proto3" json:"empty_cycles,omitempty"`
 	// New entries on each of the last 30 days (UTC), today last. Empty: none is known, or the list was not asked for gates.
 	NewByDay []int64 `protobuf:"varint,33,rep,packed,name=new_by_day,json=newByDay,proto3" json:"new_by_day,omitempty"`
-	// Its last pages, seeds left out: of so many days (UTC) as it takes for 10, and of 7 at most. A page counts when it succeeds, and
-	// when its first attempt fails for a reason that is not the collector's.
+	// Its last pages, seeds left out: of so many days (UTC) as it takes for 10; none when the last one was 7 days ago. A page counts
+	// when it succeeds, and when its first attempt fails for a reason that is not the collector's.
 	RecentPages int64 `protobuf:"varint,34,opt,name=recent_pages,json=recentPages,proto3" json:"recent_pages,omitempty"`
 	// Of `recent_pages`, those that failed.
 	RecentFailedPages int64 `protobuf:"varint,35,opt,name=recent_failed_pages,json=recentFailedPages,proto3" json:"recent_failed_pages,omitempty"`

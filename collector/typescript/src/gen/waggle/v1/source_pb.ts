@@ -713,8 +713,8 @@ export type SourceStatus = Message<"waggle.v1.SourceStatus"> & {
   newByDay: bigint[];
 
   /**
-   * Its last pages, seeds left out: of so many days (UTC) as it takes for 10, and of 7 at most. A page counts when it succeeds, and
-   * when its first attempt fails for a reason that is not the collector's.
+   * Its last pages, seeds left out: of so many days (UTC) as it takes for 10; none when the last one was 7 days ago. A page counts
+   * when it succeeds, and when its first attempt fails for a reason that is not the collector's.
    *
    * @generated from field: int64 recent_pages = 34;
    */
