@@ -120,6 +120,8 @@ type SourceStatus struct {
 	UsualGap time.Duration
 	// EmptyCycles in a row had nothing of what their documents are for.
 	EmptyCycles int64
+	// Pages are the last ones, without seeds: a page counts when its first attempt fails, and when it succeeds.
+	Pages history.Pages
 	// History is nil unless it was asked for and there is one.
 	History *history.History
 }
@@ -182,7 +184,7 @@ type SourceFilter struct {
 	Pending bool
 	// Held selects those that have Holds, Gone ones among them.
 	Held bool
-	// Silent selects those that may be silent: with a QuietAfter; with nothing new for 5 of their usual gaps and 3 days; and with two
-	// empty cycles in a row.
+	// Silent selects those that may be silent: with a QuietAfter; with nothing new for 5 of their usual gaps and 3 days; with two empty
+	// cycles in a row; and with last pages that failed.
 	Silent bool
 }

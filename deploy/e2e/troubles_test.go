@@ -63,7 +63,7 @@ func troubles(long bool) [][]trouble {
 		{"a source fails again and again", "BACKED_OFF", "backed-off", "WaggleSourcesBackedOff", nil, stageBackedOff, ""},
 		{"a source has never succeeded", "NEVER", "never", "WaggleSourcesNever", nil, stageNever, ""},
 		{"a source is late", "LATE", "late", "WaggleSourcesLate", nil, stageLate, ""},
-		{"more than half of the pages answer 403", "PAGES_FAIL", "", "WagglePagesFail", nil, stageForbidden, ""},
+		{"the articles of a feed answer 403", "PAGES_FAIL", "forbidden", "WagglePagesFail", nil, stageForbidden, ""},
 		{"a host is down", "BLOCKED", "", "WaggleHostsBlocked", nil, stageHostDown, ""},
 		{"a feed is empty", "EMPTY", "empty", "WaggleSourcesEmpty", nil, stageEmpty, ""},
 		{"a feed is quiet", "QUIET", "quiet", "WaggleSourcesQuiet", nil, stageQuiet, ""},

@@ -99,28 +99,23 @@ func stageDead(t *testing.T, s *stage) func() {
 	}
 }
 
-// Three of four pages of some hosts are forbidden, which is more than half of all that were fetched lately. It ends as good pages come.
+// The feed is there, and its twelve articles are not. It ends as it has others.
 func stageForbidden(t *testing.T, s *stage) func() {
-	s.source(t, &pb.SourceSpec{Id: "forbidden"})
-	for host := 11; host <= 14; host++ {
-		s.site.set(host, func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "/forbidden") {
-				http.Error(w, "no", http.StatusForbidden)
-				return
-			}
-			page200(w, r)
-		})
-		var urls []string
-		for n := range 100 {
-			path := fmt.Sprintf("/%d/forbidden", n)
-			if n%4 == 0 {
-				path = fmt.Sprint("/", n)
-			}
-			urls = append(urls, s.site.url(host, path))
+	s.site.set(11, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/feed" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
 		}
-		s.pages(t, "forbidden", urls...)
-	}
-	return func() { s.goodPages(t, "forbidden", 11, 12, 13, 14) }
+		w.Header().Set("Content-Type", "application/rss+xml")
+		fmt.Fprint(w, `<rss version="2.0"><channel><title>f</title>`)
+		for n := range 12 {
+			fmt.Fprintf(w, "<item><link>http://%s/forbidden/%d</link></item>", r.Host, n)
+		}
+		fmt.Fprint(w, "</channel></rss>")
+	})
+	s.source(t, &pb.SourceSpec{Id: "forbidden", Seeds: seeds(s.site.url(11, "/feed")), Schedule: every(2 * time.Second)})
+	s.succeeded(t, "forbidden")
+	return func() { s.site.set(11, newFeed()) }
 }
 
 // goodPages submits 150 pages of each of some hosts, which are there.
@@ -289,7 +284,9 @@ func stageRefused(t *testing.T, s *stage) func() {
 	p := s.collect(t, "refused-1", "refused", "--proxy", proxy.URL, "--ignore-robots")
 	return func() {
 		p.stop(startLimit)
-		command(t, s.grpc[0], "task", "cancel", "--source", "refused", "--yes")
+		s.site.set(22, page200)
+		s.collect(t, "refused-1", "refused")
+		s.goodPages(t, "refused", 22)
 	}
 }
 

@@ -93,8 +93,8 @@ func boards() []board {
 			{"Sources by health", "waggle source list --health HEALTH", "short", []query{
 				{`max by (health) (waggle_sources{job=~"$job"})`, "{{health}}"},
 			}},
-			{"Quiet and empty sources", "nothing new for much longer than usual, or nothing at all. waggle source list --health quiet", "short", []query{
-				{`max by (health) (waggle_sources{job=~"$job",health=~"quiet|empty"})`, "{{health}}"},
+			{"Sources that give nothing", "no pages (pages_fail), no entries (empty), or nothing new for much longer than usual. waggle source list --health quiet", "short", []query{
+				{`max by (health) (waggle_sources{job=~"$job",health=~"quiet|empty|pages_fail"})`, "{{health}}"},
 			}},
 			{"Sources that need a hand", "waggle status", "short", []query{found("never|stuck|moved|dead|failing|backed_off|late")}},
 			{"Dead tasks", "waggle task list --all --state dead", "short", []query{

@@ -85,7 +85,6 @@ type Dispatcher struct {
 	outcomes  *outcomes
 	activity  *activity
 	rates     *rates
-	pages     *pages
 	clock     clockWatch
 	released  *ttlcache.Cache[dispatch.TaskID, string] // source ids of tasks, see noteReleased
 	holds     *holdWatch
@@ -110,7 +109,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d.catalog = newCatalog(cfg.Store)
 	d.widened = ttlcache.New(ttlcache.WithCapacity[string, widened](maxCachedSources), ttlcache.WithDisableTouchOnHit[string, widened]())
 	d.slowed = newSlowdown()
-	d.outcomes, d.activity, d.rates, d.pages = newOutcomes(), newActivity(), newRates(), new(pages)
+	d.outcomes, d.activity, d.rates = newOutcomes(), newActivity(), newRates()
 	d.released = ttlcache.New(ttlcache.WithCapacity[dispatch.TaskID, string](maxReleased), ttlcache.WithDisableTouchOnHit[dispatch.TaskID, string]())
 	d.pushes = &pushes{streams: make(map[string]map[*Stream]struct{})}
 	d.newcomers = &newcomers{met: make(map[string]*newcomer), taken: make(map[string]int)}

@@ -429,9 +429,7 @@ func (d *Dispatcher) ended(ends []End) {
 		return
 	}
 	d.cfg.Observer.Ended(ends)
-	now := time.Now()
-	d.rates.note(ends, now)
-	d.pages.note(ends, now)
+	d.rates.note(ends, time.Now())
 }
 
 // recall checks the task's history for reports with a lease that is neither the current nor the last one. So the repeat

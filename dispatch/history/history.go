@@ -18,6 +18,11 @@ const (
 	QuietGaps = 5
 	// QuietLeast is the least silence.
 	QuietLeast = 3 * 24 * time.Hour
+	// LeastPages are enough to know whether the pages of a source fail, and failedShare of them make it PAGES_FAIL.
+	LeastPages  = 10
+	failedShare = 0.75
+	// PagesDays after the last page none counts any more.
+	PagesDays = 7
 	// MostBytes is about how large a packed history can become.
 	MostBytes = 6 << 10
 	// maxFailures are the reasons that a day tells apart.
@@ -99,6 +104,52 @@ type Day struct {
 type History struct {
 	Cycles []Cycle
 	Days   []Day
+}
+
+// Pages count how pages ended.
+type Pages struct {
+	Ended  uint32 // all of them
+	Failed uint32 // of these
+}
+
+// Add adds other counts.
+func (p *Pages) Add(other Pages) {
+	p.Ended += other.Ended
+	p.Failed += other.Failed
+}
+
+// Fail reports whether most of them failed.
+func (p Pages) Fail() bool {
+	return p.Ended >= LeastPages && float64(p.Failed) >= failedShare*float64(p.Ended)
+}
+
+// Lately has the last pages of a source: those of as many whole days as it takes for [LeastPages], and those before. It has no pointers.
+type Lately struct {
+	Day         int32 // of the last page, since 1970
+	Now, Before Pages
+}
+
+// Count counts a page.
+func (l *Lately) Count(day int32, failed bool) {
+	if day > l.Day && l.Now.Ended >= LeastPages {
+		l.Before, l.Now = l.Now, Pages{}
+	}
+	l.Day = max(l.Day, day)
+	l.Now.Ended++
+	if failed {
+		l.Now.Failed++
+	}
+}
+
+// Pages are the last ones, as of a day: at least [LeastPages], if there were so many.
+func (l *Lately) Pages(day int32) (last Pages) {
+	if day-l.Day >= PagesDays {
+		return Pages{}
+	}
+	if last = l.Now; last.Ended < LeastPages {
+		last.Add(l.Before)
+	}
+	return last
 }
 
 // Merge joins what two shards remember of a source.

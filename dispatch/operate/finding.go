@@ -32,7 +32,7 @@ type Finding struct {
 	Worst any
 	// Gates count the sources by the gate that decides.
 	Gates map[dispatch.GateKind]int
-	// Reasons count the pages that failed by why: the API adds the names of the most frequent ones to Message.
+	// Reasons count failed attempts by why: the API adds the names of the most frequent ones to Message.
 	Reasons map[dispatch.FailureReason]int
 	// MaxHold is the longest time that the lease of Worst may be held, if its handler is slow.
 	MaxHold time.Duration
@@ -57,6 +57,7 @@ const (
 	findFailing     FindingKind = "FAILING"
 	findBackedOff   FindingKind = "BACKED_OFF"
 	findLate        FindingKind = "LATE"
+	findPagesFail   FindingKind = "PAGES_FAIL"
 	findEmpty       FindingKind = "EMPTY"
 	findQuiet       FindingKind = "QUIET"
 	findDead        FindingKind = "DEAD"
@@ -68,16 +69,15 @@ const (
 	findFetchesFail FindingKind = "FETCHES_FAIL"
 	findCertificate FindingKind = "CERTIFICATE"
 	findClock       FindingKind = "CLOCK"
-	findPagesFail   FindingKind = "PAGES_FAIL"
 	findRoom        FindingKind = "ROOM"
 )
 
 // FindingKinds are all kinds, the most severe first.
 func FindingKinds() []FindingKind {
 	return []FindingKind{
-		findDispatcher, findStore, findRoom, findClock, findCertificate, findHeld, findCollector, findFetchesFail, findPagesFail, findStuck,
+		findDispatcher, findStore, findRoom, findClock, findCertificate, findHeld, findCollector, findFetchesFail, findStuck,
 		findNoCollector, findHung, findDeaf, findHandler, findReleased, findBlocked,
-		findNever, findFailing, findBackedOff, findLate, findEmpty, findQuiet, findDead, findMoved, findGone, findIdle, findUnread,
+		findNever, findFailing, findBackedOff, findLate, findPagesFail, findEmpty, findQuiet, findDead, findMoved, findGone, findIdle, findUnread,
 	}
 }
 
@@ -227,7 +227,6 @@ func (l *look) findSystem(o *Overview, took time.Duration) {
 	l.findRoom(o)
 	l.findClock()
 	l.findCertificates()
-	l.findPages()
 	if o.Store.Grace > 0 {
 		report(findStore, "waggle status --watch", "was away: overdue leases may be renewed for %v", o.Store.Grace.Truncate(time.Second))
 	}

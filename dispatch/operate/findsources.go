@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -61,6 +62,7 @@ func (l *look) sourceFinding(v *SourceView) FindingKind {
 	}
 	return map[SourceHealth]FindingKind{
 		HealthBackedOff: findBackedOff, HealthFailing: findFailing, HealthLate: findLate, HealthEmpty: findEmpty, HealthQuiet: findQuiet,
+		HealthPagesFail: findPagesFail,
 	}[v.Health]
 }
 
@@ -107,6 +109,8 @@ func (l *look) countSource(of sourceCause, v *SourceView) {
 		bad = func(v *SourceView) float64 { return l.now.Sub(quietSince(&v.Source, &v.Status)).Hours() }
 	case findEmpty:
 		bad = func(v *SourceView) float64 { return float64(v.Status.EmptyCycles) }
+	case findPagesFail:
+		bad = func(v *SourceView) float64 { return float64(v.Status.Pages.Failed) }
 	case findMoved: // those that go on without their links
 		bad = func(v *SourceView) float64 {
 			if v.movedAway() {
@@ -143,6 +147,21 @@ func (v *SourceView) never(now time.Time) bool {
 	return !v.first.IsZero() && now.Sub(v.first) > max(lateAfter(&v.Source, &v.Status, now), neverLeast)
 }
 
+// reasons count the failed attempts of the last two days on which there was something.
+func (v *SourceView) reasons() map[dispatch.FailureReason]int {
+	counts := make(map[dispatch.FailureReason]int)
+	if h := v.Status.History; h != nil {
+		for _, day := range h.Days[max(len(h.Days)-2, 0):] {
+			for _, f := range day.Failed {
+				if f.Reason != 0 { // else the lease ran out
+					counts[dispatch.FailureReason(f.Reason)] += int(f.Count)
+				}
+			}
+		}
+	}
+	return counts
+}
+
 func (l *look) findSources(ctx context.Context) {
 	var causes []sourceCause
 	for _, kind := range FindingKinds() {
@@ -161,7 +180,9 @@ func (l *look) findSources(ctx context.Context) {
 		}
 		// The list does not have its last error and all of its gates.
 		if whole, err := l.Source(ctx, id); err == nil {
-			f.Worst = whole
+			if f.Worst = whole; of.kind == findPagesFail {
+				f.Reasons = whole.reasons()
+			}
 		}
 		switch s, kind := &worst.Status, of.kind; {
 		case kind == findDead:
@@ -176,6 +197,8 @@ func (l *look) findSources(ctx context.Context) {
 			f.Since = worst.first
 		case kind == findQuiet:
 			f.Since, f.Next = quietSince(&worst.Source, s), "waggle source history "+id
+		case kind == findPagesFail:
+			f.Message, f.Next = fmt.Sprintf("%d of its last %d pages failed", s.Pages.Failed, s.Pages.Ended), "waggle task list --source "+id
 		case kind == findEmpty:
 			f.Since, f.Next = s.LastNew, "waggle source history "+id
 		case kind == findHeld && len(worst.Source.Holds) > 0:

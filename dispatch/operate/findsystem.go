@@ -81,17 +81,3 @@ func (l *look) findCertificates() {
 		})
 	}
 }
-
-// findPages finds that many pages fail, whatever their sources.
-func (l *look) findPages() {
-	failing := l.d.FailingPages()
-	if failing == nil {
-		return
-	}
-	l.add(Finding{
-		Kind: findPagesFail, Since: l.now.Add(-time.Since(failing.Since)), Count: failing.Failed,
-		Message: fmt.Sprintf("%d of %d pages failed in %v", failing.Failed, failing.All, failing.In),
-		Reasons: failing.Reasons,
-		Next:    "waggle source list --health failing",
-	})
-}

@@ -12,41 +12,6 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 )
 
-// Pages that fail for whatever reason are found once half of the last ones do, and no longer once others succeed.
-func TestOperator_Findings_pagesFail(t *testing.T) {
-	t.Parallel()
-	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
-		w.AddSource("s", nil)
-		w.Submit("s", "", 60, 0)
-		grants := w.HoldTasks("c1", 60)
-		end := func(fail bool, n int) {
-			for _, g := range grants[:n] {
-				if fail {
-					w.Settle(failure(g, 2, 403))
-				} else {
-					w.Settle(dispatchtest.Success(g))
-				}
-			}
-			grants = grants[n:]
-		}
-		o := operate.New(w.D[0])
-		end(true, 10)
-		end(false, 9)
-		if f, ok := findings(t, o)["PAGES_FAIL"]; ok {
-			t.Errorf("19 pages are too few: %+v", f)
-		}
-		end(true, 1)
-		f := findings(t, o)["PAGES_FAIL"]
-		if f.Count != 11 || !strings.Contains(f.Message, "11 of 20 pages failed") || f.Reasons[2] != 11 || f.Since.IsZero() {
-			t.Errorf("11 of 20 failed: %+v", f)
-		}
-		end(false, 10)
-		if f, ok := findings(t, o)["PAGES_FAIL"]; ok {
-			t.Errorf("most succeed again: %+v", f)
-		}
-	})
-}
-
 // A certificate is found two weeks before its end.
 func TestOperator_Findings_certificate(t *testing.T) {
 	t.Parallel()

@@ -139,3 +139,68 @@ func TestOperator_empty(t *testing.T) {
 		}
 	})
 }
+
+// A feed whose articles are all refused is not well although its own crawls succeed, and is well again as they are there. Failures of the
+// feed itself, and of the collector, are none of its pages.
+func TestOperator_pagesFail(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{}, func(t *testing.T, w *world) {
+		const forbidden, other, disk = 2, 99, 201
+		w.Unhurried()
+		w.Create("news", func(s *dispatch.SourceSpec) {
+			s.Seeds, s.Schedule = dispatchtest.Seeds("http://a.example/feed"), dispatch.Schedule{Every: time.Hour}
+		})
+		cycle := func(articles int, end func(g dispatch.Grant) dispatch.Report) {
+			t.Helper()
+			g := w.TakeOne()
+			s := &dispatch.Succeeded{HTTPStatus: 200, Document: history.Feed}
+			for i := range articles {
+				url := fmt.Sprintf("http://a.example/%d/%d", time.Now().Unix(), i)
+				s.Discovered = append(s.Discovered, dispatch.DiscoveredItem{URL: url, Relation: dispatch.RelationFeedItem})
+			}
+			w.Settle(dispatch.Report{ID: g.Task.ID, Token: g.Token, Succeeded: s})
+			for _, g := range w.Take(articles) {
+				w.Settle(end(g))
+			}
+			time.Sleep(time.Until(w.MustView("news").Status.NextDue))
+			synctest.Wait()
+		}
+		failing := func(reason dispatch.FailureReason) func(g dispatch.Grant) dispatch.Report {
+			return func(g dispatch.Grant) dispatch.Report {
+				r := failure(g, reason, 0)
+				r.Failed.Permanent = reason == forbidden // else each is tried again
+				return r
+			}
+		}
+		well := func(when string) {
+			t.Helper()
+			if v := w.MustView("news"); v.Health != operate.HealthOK || len(w.ofHealth(operate.HealthPagesFail)) != 0 {
+				t.Errorf("%s the health is %d, last pages %+v", when, v.Health, v.Status.Pages)
+			}
+		}
+		for range 12 { // attempts of the feed
+			w.Settle(failure(w.TakeOne(), other, 0))
+			time.Sleep(time.Until(w.MustView("news").Status.NextDue))
+			synctest.Wait()
+		}
+		cycle(9, failing(forbidden))
+		well("with too few pages")
+		cycle(1, failing(forbidden))
+		f, v := findings(t, w.Operator)["PAGES_FAIL"], w.MustView("news")
+		if v.Health != operate.HealthPagesFail || len(w.ofHealth(operate.HealthPagesFail)) != 1 || len(w.ofHealth(operate.HealthQuiet)) != 0 {
+			t.Errorf("with articles that are refused the health is %d, last pages %+v", v.Health, v.Status.Pages)
+		}
+		if f.Count != 1 || f.Names[0] != "news" || f.Message != "10 of its last 10 pages failed" || f.Reasons[forbidden] != 10 || f.Next != "waggle task list --source news" {
+			t.Errorf("the finding is %+v", f)
+		}
+		cycle(4, dispatchtest.Success)
+		well("with articles")
+		if f, ok := findings(t, w.Operator)["PAGES_FAIL"]; ok {
+			t.Errorf("with articles there is the finding %+v", f)
+		}
+		cycle(1, failing(disk))
+		if got, want := w.MustView("news").Status.Pages, (history.Pages{Ended: 14, Failed: 10}); got != want {
+			t.Errorf("the last pages are %+v, want %+v", got, want)
+		}
+	})
+}

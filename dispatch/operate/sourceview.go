@@ -84,6 +84,8 @@ const (
 	HealthEmpty
 	// HealthQuiet: it succeeds, and nothing is new for longer than is usual, or than its spec allows.
 	HealthQuiet
+	// HealthPagesFail: its seeds succeed, and most of the last pages have failed.
+	HealthPagesFail
 )
 
 const (
@@ -107,9 +109,9 @@ type SourceQuery struct {
 	Histories bool
 }
 
-// silent reports whether the query asks for nothing but sources without news.
+// silent reports whether the query asks for nothing but sources that succeed and give nothing.
 func (q *SourceQuery) silent() bool {
-	return len(q.Health) > 0 && !slices.ContainsFunc(q.Health, func(h SourceHealth) bool { return h != HealthEmpty && h != HealthQuiet })
+	return len(q.Health) > 0 && !slices.ContainsFunc(q.Health, func(h SourceHealth) bool { return h < HealthEmpty })
 }
 
 // stuckAfter is how long a seed is due before its source can be stuck: a collector may be about to
@@ -399,6 +401,8 @@ func healthOf(source *dispatch.Source, status *SourceStatus, now time.Time) Sour
 		return HealthLate
 	case status.EmptyCycles >= history.EmptyCycles:
 		return HealthEmpty
+	case status.Pages.Fail():
+		return HealthPagesFail
 	case quiet(source, status, now):
 		return HealthQuiet
 	default:

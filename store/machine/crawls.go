@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -17,6 +18,7 @@ type crawls struct {
 	source *source
 	today  history.Today
 	news   news
+	lately history.Lately
 	early  *history.Entries // were discovered before the report that they belong to; nil: none
 	packed offheap.Ref      // cycles, then days
 	cycles int              // how many bytes of that are cycles
@@ -77,6 +79,7 @@ func (s *Shard) remember(r *record, t *dispatch.Transition) {
 	if r.recurring && t.Settled && c.early == nil {
 		c.news.counted = false
 	}
+	s.notePage(c, r, t)
 	failed := t.Result != dispatch.ResultSucceeded
 	if failed {
 		c.today.Fail(reason)
@@ -101,6 +104,19 @@ func (s *Shard) remember(r *record, t *dispatch.Transition) {
 	s.change(c, partCycles)
 	cycles, days := s.unpack(c)
 	s.repack(c, history.AddCycle(cycles, &cycle), days)
+}
+
+// notePage counts a page when it succeeds, and when its first attempt fails: retries of a few broken ones are no trouble of a source.
+// Seeds, where they redirect to, redirects, and failures that are the collector's do not count.
+func (s *Shard) notePage(c *crawls, r *record, t *dispatch.Transition) {
+	failed, status := t.Result == dispatch.ResultFailed, t.Visit.HTTPStatus
+	switch {
+	case r.recurring, t.SourceFailure, !failed && t.Result != dispatch.ResultSucceeded:
+	case failed && (t.Counters.Failures+t.Counters.Throttled != 1 || t.LastError != nil && t.LastError.Reason.Scope() == dispatch.ScopeCollector):
+	case !failed && (status/100 == 3 && status != http.StatusNotModified || seedMoved(r, t.Visit.Document)):
+	default:
+		c.lately.Count(c.today.Number, failed)
+	}
 }
 
 // seedMoved reports whether a record is the page that a seed redirects to, as far as the document shows that: it is one that seeds have.
@@ -151,7 +167,7 @@ func (c *crawls) noteEmpty(visit *history.Visit, empty bool) {
 
 // Silent reports whether a source may have gone silent, by what is known of it.
 func Silent(st *dispatch.SourceStatus, now time.Time) bool {
-	return st.EmptyCycles >= history.EmptyCycles || st.UsualGap > 0 && now.Sub(st.LastNew) > max(history.QuietLeast, history.QuietGaps*st.UsualGap)
+	return st.EmptyCycles >= history.EmptyCycles || st.Pages.Fail() || st.UsualGap > 0 && now.Sub(st.LastNew) > max(history.QuietLeast, history.QuietGaps*st.UsualGap)
 }
 
 // unpack gives the packed cycles and days.
@@ -236,6 +252,14 @@ func newsFields(c *codec.Codec, n *news) {
 	c.Flag(5, &n.counted)
 }
 
+func latelyFields(c *codec.Codec, l *history.Lately) {
+	codec.Int(c, 1, &l.Day)
+	codec.Uint(c, 2, &l.Now.Ended)
+	codec.Uint(c, 3, &l.Now.Failed)
+	codec.Uint(c, 4, &l.Before.Ended)
+	codec.Uint(c, 5, &l.Before.Failed)
+}
+
 func entriesFields(c *codec.Codec, e *history.Entries) {
 	codec.Int(c, 1, &e.Found)
 	codec.Int(c, 2, &e.New)
@@ -255,6 +279,7 @@ func (s *Shard) addCrawls(src *source, st *dispatch.SourceStatus, whole bool) {
 		st.UsualGap = max(st.UsualGap, ms.Duration(c.news.gap))
 	}
 	st.EmptyCycles += int64(c.news.empties)
+	st.Pages.Add(c.lately.Pages(history.DayOf(s.now)))
 	if !whole {
 		return
 	}
@@ -280,6 +305,7 @@ func (s *Shard) importHistory(src *source, st *dispatch.SourceStatus) {
 	s.change(c, partCycles|partDays)
 	c.today, c.early = history.Today{}, nil
 	c.news = news{last: ms.Of(st.LastNew), empties: uint32(st.EmptyCycles)} //nolint:gosec // few
+	c.lately = history.Lately{Day: history.DayOf(s.now), Now: st.Pages}
 	if st.UsualGap > 0 {
 		c.news.gap, c.news.gaps = ms.Span(st.UsualGap), meanGaps
 	}

@@ -268,8 +268,9 @@ func sourceCounts(c *codec.Codec, src *source) {
 	codec.Value(c, 60, &of.today, todayFields)
 	codec.Value(c, 61, &of.news, newsFields)
 	codec.Optional(c, 62, &of.early, entriesFields)
+	codec.Value(c, 63, &of.lately, latelyFields)
 	if none != (crawls{}) { // it was read
-		src.crawls = &crawls{source: src, today: none.today, news: none.news, early: none.early}
+		src.crawls = &crawls{source: src, today: none.today, news: none.news, lately: none.lately, early: none.early}
 	}
 }
 

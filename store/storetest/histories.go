@@ -12,6 +12,8 @@ func historyCases() []testCase {
 	return []testCase{
 		{"Cycles_AndTheDay", historyCycles},
 		{"Pages_CountIntoTheDay", historyPages},
+		{"Pages_Lately", historyLately},
+		{"Pages_Lately", historyLately},
 		{"Full_KeepsTheNewest", historyFull},
 		{"Entries_BeforeTheReport", historyEntries},
 		{"News_AndTheirGap", historyNews},
@@ -107,6 +109,53 @@ func historyPages(e *env) {
 		failed += f.Count
 	}
 	is(e, "pages, new, kibibytes and failed", [4]int64{day.Pages, day.New, day.Bytes >> 10, failed}, [4]int64{8, 8, 8, 4})
+}
+
+// historyLately ends pages. First failures and successes count; what a collector is to blame for, retries, redirects and seeds do not.
+func historyLately(e *env) {
+	g := e.seeded()
+	e.cycle(history.Visit{HTTPStatus: 200})
+	grant := e.takeOne()
+	seed := cycled(&grant.Task, history.Visit{HTTPStatus: 503})
+	seed.Result, seed.SourceFailure = dispatch.ResultFailed, true
+	seed.LastError, seed.Counters.Failures = &dispatch.Failure{Result: dispatch.ResultFailed, Reason: 102}, 1
+	seed.Delay = 1000 * time.Hour
+	e.settle(seed)
+	is(e, "last pages without one", e.status(g.UID).Pages, history.Pages{})
+	page := func(change func(tr *dispatch.Transition), succeeds bool) {
+		e.Helper()
+		e.calls++
+		e.create(g, item(g, queue, fmt.Sprint("page", e.calls)))
+		grant := e.takeOne()
+		tr := dead(&grant.Task)
+		if tr.SourceFailure = false; succeeds {
+			tr = done(&grant.Task)
+		}
+		change(&tr)
+		e.settle(tr)
+	}
+	as := func(*dispatch.Transition) {}
+	for range 12 {
+		page(as, false)
+	}
+	page(func(tr *dispatch.Transition) { tr.LastError.Reason = 200 }, false)
+	page(func(tr *dispatch.Transition) { tr.Counters.Throttled = 1 }, false)
+	page(func(tr *dispatch.Transition) { tr.Visit.HTTPStatus = 302 }, true)
+	page(func(tr *dispatch.Transition) { tr.Result = dispatch.ResultExpired }, false)
+	is(e, "last pages", e.status(g.UID).Pages, history.Pages{Ended: 12, Failed: 12})
+	e.restart()
+	is(e, "last pages after a restart", e.status(g.UID).Pages, history.Pages{Ended: 12, Failed: 12})
+	e.advance(24 * time.Hour)
+	page(as, true)
+	page(func(tr *dispatch.Transition) { tr.Visit.HTTPStatus = 304 }, true)
+	is(e, "last pages on the next day", e.status(g.UID).Pages, history.Pages{Ended: 14, Failed: 12})
+	for range 8 {
+		page(as, true)
+	}
+	e.restart()
+	is(e, "last pages once there are enough", e.status(g.UID).Pages, history.Pages{Ended: 10})
+	e.advance(history.PagesDays * 24 * time.Hour)
+	is(e, "last pages of long ago", e.status(g.UID).Pages, history.Pages{})
 }
 
 func historyFull(e *env) {

@@ -79,7 +79,7 @@ const (
 	FindingKind_FINDING_KIND_CERTIFICATE FindingKind = 22
 	// The store's clock was stepped by more than a second within the last 10 minutes.
 	FindingKind_FINDING_KIND_CLOCK FindingKind = 23
-	// Half or more of the pages of the last 3 minutes failed, of 20 at least, for reasons that are not those of a collector.
+	// A source is PAGES_FAIL: its seeds succeed, and most of its last pages failed.
 	FindingKind_FINDING_KIND_PAGES_FAIL FindingKind = 24
 	// The store, or its disk with less than 20 GiB left, is used to 85 % or more.
 	FindingKind_FINDING_KIND_ROOM FindingKind = 25
@@ -1927,7 +1927,8 @@ type isFinding_Worst interface {
 }
 
 type Finding_Source struct {
-	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED, QUIET, EMPTY and IDLE.
+	// A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED, QUIET, EMPTY,
+	// PAGES_FAIL and IDLE.
 	Source *Source `protobuf:"bytes,7,opt,name=source,proto3,oneof"`
 }
 

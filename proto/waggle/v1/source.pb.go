@@ -78,7 +78,7 @@ func (FirstCrawl) EnumDescriptor() ([]byte, []int) {
 }
 
 // SourceHealth is a summary of the state of a source. If several values apply, the first of STUCK, HELD, BACKED_OFF, FAILING,
-// LATE, EMPTY, QUIET and OK is used.
+// LATE, EMPTY, PAGES_FAIL, QUIET and OK is used.
 type SourceHealth int32
 
 const (
@@ -102,6 +102,8 @@ const (
 	SourceHealth_SOURCE_HEALTH_EMPTY SourceHealth = 7
 	// It succeeds, and has had no new entry for longer than SourceSpec.quiet_after, or than is usual.
 	SourceHealth_SOURCE_HEALTH_QUIET SourceHealth = 8
+	// Its seeds succeed, and 75 % or more of its last pages failed, of 10 at least: see SourceStatus.recent_pages.
+	SourceHealth_SOURCE_HEALTH_PAGES_FAIL SourceHealth = 9
 )
 
 // Enum value maps for SourceHealth.
@@ -116,6 +118,7 @@ var (
 		6: "SOURCE_HEALTH_STUCK",
 		7: "SOURCE_HEALTH_EMPTY",
 		8: "SOURCE_HEALTH_QUIET",
+		9: "SOURCE_HEALTH_PAGES_FAIL",
 	}
 	SourceHealth_value = map[string]int32{
 		"SOURCE_HEALTH_UNSPECIFIED": 0,
@@ -127,6 +130,7 @@ var (
 		"SOURCE_HEALTH_STUCK":       6,
 		"SOURCE_HEALTH_EMPTY":       7,
 		"SOURCE_HEALTH_QUIET":       8,
+		"SOURCE_HEALTH_PAGES_FAIL":  9,
 	}
 )
 
@@ -1008,6 +1012,11 @@ type SourceStatus struct {
 	EmptyCycles int64 `protobuf:"varint,32,opt,name=empty_cycles,json=emptyCycles,proto3" json:"empty_cycles,omitempty"`
 	// New entries on each of the last 30 days (UTC), today last. Empty: none is known, or the list was not asked for gates.
 	NewByDay []int64 `protobuf:"varint,33,rep,packed,name=new_by_day,json=newByDay,proto3" json:"new_by_day,omitempty"`
+	// Its last pages, seeds left out: of so many days (UTC) as it takes for 10; none when the last one was 7 days ago. A page counts
+	// when it succeeds, and when its first attempt fails for a reason that is not the collector's.
+	RecentPages int64 `protobuf:"varint,34,opt,name=recent_pages,json=recentPages,proto3" json:"recent_pages,omitempty"`
+	// Of `recent_pages`, those that failed.
+	RecentFailedPages int64 `protobuf:"varint,35,opt,name=recent_failed_pages,json=recentFailedPages,proto3" json:"recent_failed_pages,omitempty"`
 	// With GetSource: what has ended lately of its tasks. The owner counts 100,000 sources. Absent: nothing has.
 	Rates         *Rates `protobuf:"bytes,40,opt,name=rates,proto3" json:"rates,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1217,6 +1226,20 @@ func (x *SourceStatus) GetNewByDay() []int64 {
 		return x.NewByDay
 	}
 	return nil
+}
+
+func (x *SourceStatus) GetRecentPages() int64 {
+	if x != nil {
+		return x.RecentPages
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetRecentFailedPages() int64 {
+	if x != nil {
+		return x.RecentFailedPages
+	}
+	return 0
 }
 
 func (x *SourceStatus) GetRates() *Rates {
@@ -1868,7 +1891,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\x98\n" +
+	"_max_depth\"\xeb\n" +
 	"\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12%\n" +
@@ -1898,7 +1921,9 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\tusual_gap\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\busualGap\x12!\n" +
 	"\fempty_cycles\x18  \x01(\x03R\vemptyCycles\x12\x1c\n" +
 	"\n" +
-	"new_by_day\x18! \x03(\x03R\bnewByDay\x12&\n" +
+	"new_by_day\x18! \x03(\x03R\bnewByDay\x12!\n" +
+	"\frecent_pages\x18\" \x01(\x03R\vrecentPages\x12.\n" +
+	"\x13recent_failed_pages\x18# \x01(\x03R\x11recentFailedPages\x12&\n" +
 	"\x05rates\x18( \x01(\v2\x10.waggle.v1.RatesR\x05rates\"\x7f\n" +
 	"\bSeedMove\x12\x19\n" +
 	"\bseed_url\x18\x01 \x01(\tR\aseedUrl\x12\x19\n" +
@@ -1949,7 +1974,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"FirstCrawl\x12\x1b\n" +
 	"\x17FIRST_CRAWL_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fFIRST_CRAWL_NOW\x10\x01\x12\x16\n" +
-	"\x12FIRST_CRAWL_SPREAD\x10\x02*\xf7\x01\n" +
+	"\x12FIRST_CRAWL_SPREAD\x10\x02*\x95\x02\n" +
 	"\fSourceHealth\x12\x1d\n" +
 	"\x19SOURCE_HEALTH_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SOURCE_HEALTH_OK\x10\x01\x12\x16\n" +
@@ -1959,7 +1984,8 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\x12SOURCE_HEALTH_HELD\x10\x05\x12\x17\n" +
 	"\x13SOURCE_HEALTH_STUCK\x10\x06\x12\x17\n" +
 	"\x13SOURCE_HEALTH_EMPTY\x10\a\x12\x17\n" +
-	"\x13SOURCE_HEALTH_QUIET\x10\bB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
+	"\x13SOURCE_HEALTH_QUIET\x10\b\x12\x1c\n" +
+	"\x18SOURCE_HEALTH_PAGES_FAIL\x10\tB9Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3"
 
 var (
 	file_waggle_v1_source_proto_rawDescOnce sync.Once

@@ -81,6 +81,7 @@ func TestEnums_numbers(t *testing.T) {
 			pb.SourceHealth_SOURCE_HEALTH_FAILING: int(operate.HealthFailing), pb.SourceHealth_SOURCE_HEALTH_BACKED_OFF: int(operate.HealthBackedOff),
 			pb.SourceHealth_SOURCE_HEALTH_HELD: int(operate.HealthHeld), pb.SourceHealth_SOURCE_HEALTH_STUCK: int(operate.HealthStuck),
 			pb.SourceHealth_SOURCE_HEALTH_EMPTY: int(operate.HealthEmpty), pb.SourceHealth_SOURCE_HEALTH_QUIET: int(operate.HealthQuiet),
+			pb.SourceHealth_SOURCE_HEALTH_PAGES_FAIL: int(operate.HealthPagesFail),
 		},
 		{
 			pb.HeldKind_HELD_KIND_TASK: int(operate.HeldTask), pb.HeldKind_HELD_KIND_SOURCE: int(operate.HeldSource),

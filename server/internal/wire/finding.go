@@ -2,7 +2,6 @@ package wire
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -59,7 +58,7 @@ func reasonsText(counts map[dispatch.FailureReason]int) (text string) {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
 	for i, reason := range reasons[:min(len(reasons), shownReasons)] {
-		text += [...]string{": ", ", "}[min(i, 1)] + fmt.Sprintf("%d %s", counts[reason], strings.TrimPrefix(pb.FailureReason(reason).String(), "FAILURE_REASON_"))
+		text += [...]string{": ", ", "}[min(i, 1)] + strings.TrimPrefix(pb.FailureReason(reason).String(), "FAILURE_REASON_")
 	}
 	return text
 }

@@ -220,6 +220,7 @@ func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 		out.Moves = append(out.Moves, &pb.SeedMove{SeedUrl: m.Seed, MovedTo: m.To, MovedForGoodTo: m.Lasting, Away: m.Away})
 	}
 	out.LastNewTime, out.UsualGap, out.EmptyCycles, out.NewByDay = toTime(s.LastNew), toDuration(s.UsualGap), s.EmptyCycles, v.NewByDay
+	out.RecentPages, out.RecentFailedPages = int64(s.Pages.Ended), int64(s.Pages.Failed)
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}
 	}

@@ -12,6 +12,11 @@ func Empty(status *pb.SourceStatus) string {
 	return "no entries in its last " + human.Plural(status.GetEmptyCycles(), "cycle")
 }
 
+// PagesFail is how many pages of a PAGES_FAIL source failed.
+func PagesFail(status *pb.SourceStatus) string {
+	return human.Count(status.GetRecentFailedPages()) + " of its last " + human.Plural(status.GetRecentPages(), "page") + " failed"
+}
+
 // Quiet is since when a QUIET source has nothing new, and what is usual.
 func Quiet(now time.Time, status *pb.SourceStatus) string {
 	text := "nothing new yet"

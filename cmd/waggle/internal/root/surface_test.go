@@ -79,7 +79,7 @@ func TestComplete(t *testing.T) {
 		"lease list --collector ": "paris-1",
 		"task list --source ne":   "news.b",
 		"task list --state ":      "scheduled ready leased dead canceled",
-		"source list --health ":   "ok late failing backed-off held stuck empty quiet",
+		"source list --health ":   "ok late failing backed-off held stuck empty quiet pages-fail",
 		"stats --output ":         "table json",
 		"--server " + clitest.Silent(t) + " source get ":     "",
 		"--server 127.0.0.1:1 source get ":                   "",

@@ -68,6 +68,8 @@ func healthText(now time.Time, status *pb.SourceStatus) string {
 		why = describe.Empty(status)
 	case pb.SourceHealth_SOURCE_HEALTH_QUIET:
 		why = describe.Quiet(now, status)
+	case pb.SourceHealth_SOURCE_HEALTH_PAGES_FAIL:
+		why = describe.PagesFail(status)
 	default:
 		why = healthWhy(now, status)
 	}
@@ -80,6 +82,7 @@ func writeNews(sh *human.Sheet, now time.Time, status *pb.SourceStatus) {
 	sh.Line("Last new", human.SinceAt(now, status.GetLastNewTime()))
 	gap := status.GetUsualGap().AsDuration()
 	sh.LineIf(gap > 0, "Usual gap", "%s between new entries", human.Span(gap))
+	sh.LineIf(status.GetRecentFailedPages() > 0, "Pages", "%s", describe.PagesFail(status))
 	sh.LineIf(status.GetEmptyCycles() > 0, "Empty", "the last %s had no entries", human.Plural(status.GetEmptyCycles(), "cycle"))
 }
 

@@ -96,3 +96,49 @@ func TestSource_History(t *testing.T) {
 		t.Errorf("JSON: %v, %s%s", err, reply.Out, reply.Err)
 	}
 }
+
+// TestSource_PagesFail asks what is wrong with a feed that is read, and whose articles are all refused.
+func TestSource_PagesFail(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	clitest.Command(t, env, "queue", "rule", "set", "*", "--min-delay", "0s", "--max-in-flight", "20")
+	clitest.Command(t, env, "source", "create", "news", "--seed", "http://a.example/feed", "--every", "1h")
+	dispatcher := pb.NewDispatchServiceClient(clitest.Connect(t, env))
+	feed := &pb.Succeeded{HttpStatus: 200, Document: pb.DocumentKind_DOCUMENT_KIND_FEED}
+	for i := range 10 {
+		feed.Discovered = append(feed.Discovered, &pb.DiscoveredItem{Url: fmt.Sprint("http://a.example/", i), Relation: pb.Relation_RELATION_FEED_ITEM})
+	}
+	for ended := 0; ended < 11; {
+		fetched, err := dispatcher.FetchTask(t.Context(), &pb.FetchTaskRequest{CollectorId: "c", Session: "s", MaxTasks: 20, Wait: durationpb.New(5e9)})
+		if err != nil || len(fetched.GetLeasedTasks()) == 0 {
+			t.Fatalf("fetch: %v, %v", fetched, err)
+		}
+		for _, leased := range fetched.GetLeasedTasks() {
+			ended++
+			outcome := &pb.Outcome{Result: &pb.Outcome_Failed{Failed: &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_FORBIDDEN, HttpStatus: 403}}}
+			if strings.HasSuffix(leased.GetTask().GetUrl(), "/feed") {
+				outcome = &pb.Outcome{Result: &pb.Outcome_Succeeded{Succeeded: feed}}
+			}
+			if _, err := dispatcher.ReportTask(t.Context(), &pb.ReportTaskRequest{CollectorId: "c", Session: "s", Reports: []*pb.TaskReport{{
+				TaskId: leased.GetTask().GetId(), LeaseToken: leased.GetLease().GetLeaseToken(), Outcome: outcome,
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const why = "10 of its last 10 pages failed"
+	for args, wants := range map[string][]string{
+		"source list --health pages-fail": {"PAGES_FAIL", why},
+		"source get news":                 {"PAGES_FAIL", why},
+		"source history news":             {"PAGES_FAIL: " + why},
+		"status":                          {"PAGES_FAIL", "source news: " + why + ": FORBIDDEN", "waggle task list --source news"},
+		"task list --source news":         {"FORBIDDEN"},
+	} {
+		got := clitest.Command(t, env, strings.Fields(args)...)
+		for _, want := range wants {
+			if !strings.Contains(got.Out, want) {
+				t.Errorf("%s has no %q:\n%s%s", args, want, got.Out, got.Err)
+			}
+		}
+	}
+}

@@ -60,6 +60,7 @@ how many links were not followed, and why (FILTERED): NO_RULE (the source follow
   EMPTY       the last two documents or more had no entries, or no bytes
   QUIET       it succeeds, and nothing was new for 5 of its usual gaps, 3 days and
               3 intervals, or for --quiet-after of it
+  PAGES_FAIL  its seeds succeed, and most of the last pages failed, such as articles
 
 NEW BY DAY draws the new entries of the last two weeks, today last: waggle source history shows more.`,
 	}

@@ -41,6 +41,7 @@ func healthWhy(now time.Time, status *pb.SourceStatus) string {
 	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_LATE, "due for %s", human.Span(status.GetLag().AsDuration()))
 	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_EMPTY, "%s", describe.Empty(status))
 	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_QUIET, "%s", describe.Quiet(now, status))
+	why.AddIf(status.GetHealth() == pb.SourceHealth_SOURCE_HEALTH_PAGES_FAIL, "%s", describe.PagesFail(status))
 	// Holds on the source itself have been written.
 	gates := slices.DeleteFunc(slices.Clone(status.GetGates()), func(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_SOURCE_HELD })
 	if len(gates) == 1 {

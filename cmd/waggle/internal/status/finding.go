@@ -71,6 +71,8 @@ func (l *look) source(f *pb.Finding, s *pb.Source) string {
 		return text + ": " + describe.Empty(status)
 	case pb.FindingKind_FINDING_KIND_QUIET:
 		return text + ": " + describe.Quiet(l.now, status)
+	case pb.FindingKind_FINDING_KIND_PAGES_FAIL:
+		return text + ": " + f.GetMessage()
 	case pb.FindingKind_FINDING_KIND_NEVER:
 		return strings.TrimSuffix(text+": no success in "+human.Span(l.now.Sub(f.GetSinceTime().AsTime()))+", "+why, ", ")
 	default:

@@ -32,6 +32,7 @@ class SourceHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SOURCE_HEALTH_STUCK: _ClassVar[SourceHealth]
     SOURCE_HEALTH_EMPTY: _ClassVar[SourceHealth]
     SOURCE_HEALTH_QUIET: _ClassVar[SourceHealth]
+    SOURCE_HEALTH_PAGES_FAIL: _ClassVar[SourceHealth]
 FIRST_CRAWL_UNSPECIFIED: FirstCrawl
 FIRST_CRAWL_NOW: FirstCrawl
 FIRST_CRAWL_SPREAD: FirstCrawl
@@ -44,6 +45,7 @@ SOURCE_HEALTH_HELD: SourceHealth
 SOURCE_HEALTH_STUCK: SourceHealth
 SOURCE_HEALTH_EMPTY: SourceHealth
 SOURCE_HEALTH_QUIET: SourceHealth
+SOURCE_HEALTH_PAGES_FAIL: SourceHealth
 
 class Source(_message.Message):
     __slots__ = ("id", "uid", "spec", "status", "etag", "version", "create_time", "update_time")
@@ -186,7 +188,7 @@ class Follow(_message.Message):
     def __init__(self, max_depth: _Optional[int] = ..., allow_hosts: _Optional[_Iterable[str]] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SourceStatus(_message.Message):
-    __slots__ = ("health", "holds", "breaker", "pending_versions", "tasks", "last_success_time", "consecutive_failures", "next_due_time", "lag", "limited", "last_error", "last_failure_time", "outstanding", "gates", "shortest_interval", "longest_interval", "canceled_seeds", "collector_unknown", "filtered", "released_tasks", "moves", "last_new_time", "usual_gap", "empty_cycles", "new_by_day", "rates")
+    __slots__ = ("health", "holds", "breaker", "pending_versions", "tasks", "last_success_time", "consecutive_failures", "next_due_time", "lag", "limited", "last_error", "last_failure_time", "outstanding", "gates", "shortest_interval", "longest_interval", "canceled_seeds", "collector_unknown", "filtered", "released_tasks", "moves", "last_new_time", "usual_gap", "empty_cycles", "new_by_day", "recent_pages", "recent_failed_pages", "rates")
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     BREAKER_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +214,8 @@ class SourceStatus(_message.Message):
     USUAL_GAP_FIELD_NUMBER: _ClassVar[int]
     EMPTY_CYCLES_FIELD_NUMBER: _ClassVar[int]
     NEW_BY_DAY_FIELD_NUMBER: _ClassVar[int]
+    RECENT_PAGES_FIELD_NUMBER: _ClassVar[int]
+    RECENT_FAILED_PAGES_FIELD_NUMBER: _ClassVar[int]
     RATES_FIELD_NUMBER: _ClassVar[int]
     health: SourceHealth
     holds: _containers.RepeatedCompositeFieldContainer[_hold_pb2.Hold]
@@ -238,8 +242,10 @@ class SourceStatus(_message.Message):
     usual_gap: _duration_pb2.Duration
     empty_cycles: int
     new_by_day: _containers.RepeatedScalarFieldContainer[int]
+    recent_pages: int
+    recent_failed_pages: int
     rates: _rates_pb2.Rates
-    def __init__(self, health: _Optional[_Union[SourceHealth, str]] = ..., holds: _Optional[_Iterable[_Union[_hold_pb2.Hold, _Mapping]]] = ..., breaker: _Optional[_Union[Breaker, _Mapping]] = ..., pending_versions: _Optional[int] = ..., tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., last_success_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., consecutive_failures: _Optional[int] = ..., next_due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., limited: _Optional[int] = ..., last_error: _Optional[_Union[_task_pb2.TaskError, _Mapping]] = ..., last_failure_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., outstanding: _Optional[int] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., shortest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., longest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., canceled_seeds: _Optional[int] = ..., collector_unknown: bool = ..., filtered: _Optional[_Iterable[_Union[FilteredLinks, _Mapping]]] = ..., released_tasks: _Optional[_Iterable[_Union[ReleasedTask, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[SeedMove, _Mapping]]] = ..., last_new_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., usual_gap: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., empty_cycles: _Optional[int] = ..., new_by_day: _Optional[_Iterable[int]] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ...) -> None: ...
+    def __init__(self, health: _Optional[_Union[SourceHealth, str]] = ..., holds: _Optional[_Iterable[_Union[_hold_pb2.Hold, _Mapping]]] = ..., breaker: _Optional[_Union[Breaker, _Mapping]] = ..., pending_versions: _Optional[int] = ..., tasks: _Optional[_Union[_task_pb2.TaskCounts, _Mapping]] = ..., last_success_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., consecutive_failures: _Optional[int] = ..., next_due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., limited: _Optional[int] = ..., last_error: _Optional[_Union[_task_pb2.TaskError, _Mapping]] = ..., last_failure_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., outstanding: _Optional[int] = ..., gates: _Optional[_Iterable[_Union[_gate_pb2.Gate, _Mapping]]] = ..., shortest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., longest_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., canceled_seeds: _Optional[int] = ..., collector_unknown: bool = ..., filtered: _Optional[_Iterable[_Union[FilteredLinks, _Mapping]]] = ..., released_tasks: _Optional[_Iterable[_Union[ReleasedTask, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[SeedMove, _Mapping]]] = ..., last_new_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., usual_gap: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., empty_cycles: _Optional[int] = ..., new_by_day: _Optional[_Iterable[int]] = ..., recent_pages: _Optional[int] = ..., recent_failed_pages: _Optional[int] = ..., rates: _Optional[_Union[_rates_pb2.Rates, _Mapping]] = ...) -> None: ...
 
 class SeedMove(_message.Message):
     __slots__ = ("seed_url", "moved_to", "moved_for_good_to", "away")

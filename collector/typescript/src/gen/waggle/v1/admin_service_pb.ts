@@ -996,7 +996,8 @@ export type Finding = Message<"waggle.v1.Finding"> & {
    */
   worst: {
     /**
-     * A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED, QUIET, EMPTY and IDLE.
+     * A source, without seeds and payload. Of HELD, STUCK, NEVER, FAILING, BACKED_OFF, LATE, DEAD, MOVED, QUIET, EMPTY,
+     * PAGES_FAIL and IDLE.
      *
      * @generated from field: waggle.v1.Source source = 7;
      */
@@ -1742,7 +1743,7 @@ export enum FindingKind {
   CLOCK = 23,
 
   /**
-   * Half or more of the pages of the last 3 minutes failed, of 20 at least, for reasons that are not those of a collector.
+   * A source is PAGES_FAIL: its seeds succeed, and most of its last pages failed.
    *
    * @generated from enum value: FINDING_KIND_PAGES_FAIL = 24;
    */
