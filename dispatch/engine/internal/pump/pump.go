@@ -441,8 +441,9 @@ func (p *Pump) letGo(c *claim) {
 		return
 	}
 	c.slow = true
-	if !c.line.works() {
+	if !c.line.works() { // so the other slow ones are not busy any more
 		time.AfterFunc(keptWithin, func() { p.letGo(c) })
+		p.step(c.line)
 		return
 	}
 	c.left = true
