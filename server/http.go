@@ -14,10 +14,12 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// newHTTP serves the API, metrics and probes.
+// newHTTP serves the API, the console, metrics and probes.
 func (s *Server) newHTTP() *http.Server {
 	mux := http.NewServeMux()
 	s.api.mount(mux)
+	s.console = s.newConsole()
+	s.api.mountConsole(mux, s.console)
 	metrics := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.admitReader(r); err != nil { //nolint:contextcheck // it is the request's

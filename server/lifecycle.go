@@ -138,6 +138,7 @@ func (s *Server) drain(ctx context.Context) {
 	graceful := make(chan struct{})
 	go func() {
 		s.api.close()
+		s.console.Close()
 		s.grpc.GracefulStop()
 		s.api.running.Wait()
 		close(graceful)

@@ -24,6 +24,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch/operate"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/console"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 	"github.com/waggle-crawl/waggle/server/internal/peers"
 	"github.com/waggle-crawl/waggle/server/internal/relay"
@@ -44,6 +45,7 @@ type Server struct {
 	health  *healthLoop
 	grpc    *grpc.Server
 	api     *httpAPI
+	console *console.Console
 	http    *http.Server
 
 	heartbeats atomic.Int64  // streams that are open
