@@ -92,7 +92,7 @@ func troubles(long bool) [][]trouble {
 	if os.Getuid() != 0 { // who may mount a small disk
 		return batches
 	}
-	return append(batches, []trouble{{"the disk is full", "STORE", "full", "WaggleStoreFull", []string{"WaggleStoreRoom"}, stageDisk, jobDisk}})
+	return append(batches, []trouble{{"the disk is full", "STORE", "full", "WaggleStoreFull", []string{"WaggleStoreRoom", "WagglePoolUnserved"}, stageDisk, jobDisk}})
 }
 
 // The jobs of dispatchers beside waggle: one serves TLS, and one has a small disk.
