@@ -225,9 +225,9 @@ explore: ## Try the protocol of ownership in every order of many faults: some 11
 	WAGGLE_EXPLORE=long GOGC=40 go test -count=1 -timeout 1h -v -run Protocol ./store/backend/redis/protocol
 
 .PHONY: troubles
-troubles: ## Stage each trouble that has an alert, under a real Prometheus: some ten minutes; PROMETHEUS=FILE for another one than Debian's
-	WAGGLE_E2E_TROUBLES=long $(if $(PROMETHEUS),WAGGLE_E2E_PROMETHEUS=$(abspath $(PROMETHEUS))) \
-		go test -count=1 -timeout 1h -v -tags e2e -run 'TestTroubles$$' ./deploy/e2e
+troubles: ## Stage each trouble that has an alert, or ONLY=REGEXP, under a real Prometheus or PROMETHEUS=FILE: some ten minutes; HEALTHY=1h for none
+	WAGGLE_E2E_TROUBLES='$(or $(ONLY),.)' $(if $(HEALTHY),WAGGLE_E2E_HEALTHY=$(HEALTHY)) $(if $(PROMETHEUS),WAGGLE_E2E_PROMETHEUS=$(abspath $(PROMETHEUS))) \
+		go test -count=1 -timeout 2h -v -tags e2e -run 'TestTroubles$$' ./deploy/e2e
 
 .PHONY: exhaustion
 exhaustion: ## Attack a dispatcher from one address in each way for TIME=10s, and print what it takes and how long others wait

@@ -24,8 +24,8 @@ type Ownership struct {
 	Standby string
 	// WithStandby is how many shards this process owns that have a standby, WithoutStandby how many have none.
 	WithStandby, WithoutStandby int
-	// WithoutStandbyFor is how long a shard of this process has had no standby although another dispatcher is there, the longest of all;
-	// 0: each has one, or no other dispatcher is known.
+	// WithoutStandbyFor is how long a shard of this process has had no standby although another dispatcher is there, or was in the last
+	// hour, the longest of all; 0: each has one, or no other dispatcher is known.
 	WithoutStandbyFor time.Duration
 	// Forced are the shards that this process has taken over as a standby whose owner had died. Warm are those that it had in memory
 	// when it acquired them, Loaded those that it had to load.

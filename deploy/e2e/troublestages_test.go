@@ -369,13 +369,15 @@ func stageNearlyFull(t *testing.T, s *stage) func() {
 	}
 }
 
-// A file takes what the disk of a directory has left.
+// A file takes what the disk of a directory has left, and tasks, which nobody fetches, what the log of the store has left.
 func stageDisk(t *testing.T, s *stage) func() {
 	path := filepath.Join(s.disk, "filler")
 	filler, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := dial(t, s.asked[jobDisk][1])
+	c.createSource(t, &pb.SourceSpec{Id: "disk"})
 	for block := make([]byte, 1<<20); err == nil; {
 		_, err = filler.Write(block)
 	}
@@ -385,10 +387,20 @@ func stageDisk(t *testing.T, s *stage) func() {
 	if err := filler.Close(); err != nil {
 		t.Fatal(err)
 	}
+	err = nil
+	for n := 0; err == nil; n++ {
+		item := page("disk", n)
+		item.Payload = make([]byte, 256<<10)
+		_, err = c.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{item}})
+	}
+	if reason(err) != "STORE_FULL" {
+		t.Fatalf("submit to a full disk: %v", err)
+	}
 	return func() {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
+		command(t, s.asked[jobDisk][1], "source", "delete", "disk")
 	}
 }
 

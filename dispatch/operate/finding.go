@@ -250,7 +250,7 @@ func (l *look) findOwner(o *Overview) {
 		report(owned.Ownerless, "waggle stats", "%d of %d shards have had no owner for %v: %s", away, o.Shards, span, strings.ReplaceAll(first, " ", ", "))
 	}
 	if span := owned.WithoutStandbyFor; span >= noStandbyFor {
-		report(span, "waggle owner", "no standby for %v, with another dispatcher there: a crash costs a load", span.Truncate(time.Second))
+		report(span, "waggle owner", "no standby for %v: a crash costs a load", span.Truncate(time.Second))
 	}
 	if owned.RecentChanges > ownerChanges {
 		report(recently, "waggle stats", "its owner has changed %d times in %v", owned.RecentChanges, recently)

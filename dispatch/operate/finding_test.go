@@ -297,7 +297,7 @@ func TestOperator_Findings_owner(t *testing.T) {
 			{dispatch.Ownership{Ownerless: 12 * time.Second, Away: []int{0, 1, 2}}, "no dispatcher has owned it for 12s: calls wait, then fail", 12 * time.Second},
 			{dispatch.Ownership{Owner: "d", Ownerless: time.Minute, Away: []int{1, 2}}, "2 of 3 shards have had no owner for 1m0s: 1, 2", time.Minute},
 			{dispatch.Ownership{Owner: "d", SelfFences: 9, SelfFenced: now.Add(-90 * time.Second)}, "its owner renewed its term too late 1m30s ago, 9 times in all", 90 * time.Second},
-			{dispatch.Ownership{Owner: "d", WithoutStandbyFor: 90 * time.Second}, "no standby for 1m30s, with another dispatcher there: a crash costs a load", 90 * time.Second},
+			{dispatch.Ownership{Owner: "d", WithoutStandbyFor: 90 * time.Second}, "no standby for 1m30s: a crash costs a load", 90 * time.Second},
 			{dispatch.Ownership{Owner: "d", Changes: 9, RecentChanges: 4}, "its owner has changed 4 times in 10m0s", 10 * time.Minute},
 			{dispatch.Ownership{Owner: "d", Refused: 9, RefusedAt: now.Add(-90 * time.Second)}, "writes of its owner were refused 1m30s ago, 9 in all: another one owned it", 90 * time.Second},
 		} {

@@ -39,7 +39,7 @@ func (l *look) findRoom(o *Overview) {
 		return
 	}
 	if share := float64(used) / float64(limit); share >= fullShare && !s.Full {
-		l.add(Finding{Kind: findRoom, Next: next, Message: fmt.Sprintf("%s %.0f %%: %d MiB are left; when it is full, submits are refused", what, 100*share, (limit-used)>>20)})
+		l.add(Finding{Kind: findRoom, Next: next, Message: fmt.Sprintf("%s %.0f %%: %d MiB are left; when the store is full, submits are refused", what, 100*share, (limit-used)>>20)})
 	}
 }
 

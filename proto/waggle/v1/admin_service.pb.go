@@ -31,8 +31,8 @@ const (
 	FindingKind_FINDING_KIND_UNSPECIFIED FindingKind = 0
 	// The dispatcher that answered is about to stop.
 	FindingKind_FINDING_KIND_DISPATCHER FindingKind = 1
-	// The store is full, slow, or was away; it or some of its shards have no owner, or no standby although another dispatcher is there;
-	// the owner changed often, could not renew its term, or wrote what was refused.
+	// The store is full, slow, or was away; it or some of its shards have no owner, or no standby although another dispatcher is there, or
+	// was in the last hour; the owner changed often, could not renew its term, or wrote what was refused.
 	FindingKind_FINDING_KIND_STORE FindingKind = 2
 	// A hold stops something, or all seeds of a source are canceled. Somebody wanted that.
 	FindingKind_FINDING_KIND_HELD FindingKind = 3
@@ -616,8 +616,8 @@ type Ownership struct {
 	Standby string `protobuf:"bytes,21,opt,name=standby,proto3" json:"standby,omitempty"`
 	// How many shards of the dispatcher that answered have no standby. 0 if it is not the owner.
 	ShardsWithoutStandby int32 `protobuf:"varint,22,opt,name=shards_without_standby,json=shardsWithoutStandby,proto3" json:"shards_without_standby,omitempty"`
-	// How long a shard of the owner has had no standby although another dispatcher is there, the longest of all. Zero or absent: each
-	// has one, or no other dispatcher is known.
+	// How long a shard of the owner has had no standby although another dispatcher is there, or was in the last hour, the longest of all.
+	// Zero or absent: each has one, or no other dispatcher is known.
 	WithoutStandbyDuration *durationpb.Duration `protobuf:"bytes,23,opt,name=without_standby_duration,json=withoutStandbyDuration,proto3" json:"without_standby_duration,omitempty"`
 	// Shards that this dispatcher has taken over as a standby whose owner had died.
 	TakeoversForced int64 `protobuf:"varint,24,opt,name=takeovers_forced,json=takeoversForced,proto3" json:"takeovers_forced,omitempty"`

@@ -177,6 +177,9 @@ func (s *shard) tryAcquire(ctx context.Context, l *link, f found, watched time.D
 		return false, errStopped
 	}
 	s.highest, s.own, s.record, s.renewed, s.owned, s.reread = epoch.Number, epoch, next, sent, true, false
+	if forced { // the owner that died may come back as the standby
+		s.coldSince = time.Now()
+	}
 	s.before = time.Time{}
 	if f.record.Time != 0 {
 		s.before = time.UnixMilli(f.record.Time)

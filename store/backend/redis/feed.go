@@ -225,7 +225,10 @@ func (b *Backend) receive(stream Stream, f *feed) error {
 func (s *shard) attach(f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.feed, s.fed, s.warm, s.coldSince = f, false, false, time.Now()
+	if s.coldSince.IsZero() || time.Since(s.coldSince) > missedFor {
+		s.coldSince = time.Now()
+	}
+	s.feed, s.fed, s.warm = f, false, false
 	s.wake()
 }
 
@@ -234,7 +237,7 @@ func (s *shard) nameStandby(f *feed, start protocol.Head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.feed == f && s.fed && s.start == start {
-		s.warm = true
+		s.warm, s.coldSince = true, time.Time{}
 		signal(s.renewSoon)
 	}
 }
@@ -247,7 +250,8 @@ func (s *shard) detach(f *feed) {
 	if s.feed != f {
 		return
 	}
-	s.feed, s.fed, s.warm = nil, false, false
+	s.cool()
+	s.feed = nil
 	if s.owned && s.unconfirmed == nil {
 		s.unconfirmed = make(chan struct{})
 		signal(s.renewSoon)
@@ -267,10 +271,30 @@ func (s *shard) startFeed() {
 // and at a takeover. The mutex is held.
 func (s *shard) pauseFeed() (paused bool) {
 	if paused = s.fed; paused {
-		s.fed, s.warm, s.coldSince = false, false, time.Now()
+		s.cool()
 		signal(s.renewSoon)
 	}
 	return paused
+}
+
+// cool notes that the standby has not all of the shard any more. The mutex is held.
+func (s *shard) cool() {
+	if s.warm {
+		s.coldSince = time.Now()
+	}
+	s.fed, s.warm = false, false
+}
+
+// missedFor is how long a standby that went counts as one that is missing. Nobody means to have one after that.
+const missedFor = time.Hour
+
+// missing is for how long the shard has lacked a standby that is there, or was lately. The mutex is held.
+func (s *shard) missing() time.Duration {
+	span := time.Since(s.coldSince)
+	if s.coldSince.IsZero() || s.feed == nil && span > missedFor {
+		return 0
+	}
+	return span
 }
 
 // stopFeed reports that what the standby has of the shard is no use any more. The mutex is held.

@@ -128,9 +128,7 @@ func (b *Backend) Ownership() dispatch.Ownership {
 			o.WithStandby++
 		default:
 			o.WithoutStandby++
-			if s.feed != nil {
-				o.WithoutStandbyFor = max(o.WithoutStandbyFor, time.Since(s.coldSince))
-			}
+			o.WithoutStandbyFor = max(o.WithoutStandbyFor, s.missing())
 		}
 		var span time.Duration
 		if away && !s.lostAt.IsZero() {

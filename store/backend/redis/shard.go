@@ -55,7 +55,7 @@ type shard struct {
 	feed      *feed
 	fed, warm bool
 	start     protocol.Head // the groups behind it are fed
-	coldSince time.Time     // since when the standby has not all of it
+	coldSince time.Time     // since when a standby that is there, or was, has not all of it; zero: it has, or none was
 	// unconfirmed is closed when a renewal is confirmed that was sent after the stream of a standby has ended; nil: none has. Nothing is
 	// answered before: that standby may have taken over.
 	unconfirmed chan struct{}

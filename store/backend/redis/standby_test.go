@@ -176,6 +176,36 @@ func TestStandby_Follows(t *testing.T) {
 	b.same(c)
 }
 
+// TestStandby_Missing: an owner that is alone misses no standby. One that was there, and the owner before that died, are missed.
+func TestStandby_Missing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	n := newNetwork(t)
+	a := n.join("a", server.URL()).mustOwn(1)
+	want := func(o *owner, missing bool) {
+		t.Helper()
+		until(t, fmt.Sprintf("a standby is missing: %v", missing), func() bool {
+			of := o.Ownership()
+			return of.WithoutStandby == 1 && of.WithoutStandbyFor > 0 == missing
+		})
+	}
+	want(a, false)
+	b := n.join("b", server.URL())
+	b.owns()
+	named(t, client(t, server.Addr()), "b", 1)
+	if of := a.Ownership(); of.WithoutStandbyFor != 0 {
+		t.Errorf("with a standby the ownership is %+v", of)
+	}
+	n.die(b.Backend, "b", true)
+	want(a, true)
+	c := n.join("c", server.URL())
+	owned := c.owns()
+	named(t, client(t, server.Addr()), "c", 1)
+	n.die(a.Backend, "a", true)
+	mustTake(t, owned)
+	want(c, true)
+}
+
 // TestStandby_NotWarm: who has not reported that it has all is not named, and waits for a term like all others.
 func TestStandby_NotWarm(t *testing.T) {
 	t.Parallel()

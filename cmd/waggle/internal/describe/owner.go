@@ -22,7 +22,7 @@ func Owner(sh *human.Sheet, o *pb.Ownership, store *pb.StoreInfo) {
 	sh.Line("Standby", cmp.Or(o.GetStandby(), none))
 	sh.LineIf(o.GetStandby() != "" && o.GetShardsWithoutStandby() > 0, "", "%d of %s have none", o.GetShardsWithoutStandby(),
 		human.Plural(store.GetShards(), "shard"))
-	sh.LineIf(missing > 0, "", "missing for %s, with another dispatcher there", human.Span(missing))
+	sh.LineIf(missing > 0, "", "missing for %s", human.Span(missing))
 	ownerless := o.GetOwnerlessDuration().AsDuration()
 	sh.LineIf(ownerless > 0, "Ownerless", "for %s by now", human.Span(ownerless))
 	away := o.GetAwayShards()

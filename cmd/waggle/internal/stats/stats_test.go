@@ -89,7 +89,7 @@ Owner       dispatcher-7f3a91c2, epoch 1,207
             since 3h ago (2026-05-01 09:00:00Z)
 Standby     dispatcher-b2c4d6e8
             2 of 64 shards have none
-            missing for 1m30s, with another dispatcher there
+            missing for 1m30s
 Ownerless   for 12s by now
 Away        12 of 64 shards: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...
 Changes     3 of owner, 4.2s without, 1 term ran out

@@ -77,6 +77,28 @@ func TestLog_FullDisk(t *testing.T) {
 	})
 }
 
+// TestLog_FullForAll: who is refused the largest entry that grows the data is refused the smallest too, so one that asks for little
+// room knows that the log is full.
+func TestLog_FullForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := disktest.New(1)
+		d.SetCapacity(50 << 10) // three segments of 16 KiB
+		l, _ := opened(t, dir, options(d), 0)
+		const largest = 4<<10 - 40
+		err := l.Reserve(largest, true)
+		for ; err == nil; err = l.Reserve(largest, true) {
+			if err := l.Append(make([]byte, largest), largest).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if small := l.Reserve(1, true); !errors.Is(err, wal.ErrFull) || !errors.Is(small, wal.ErrFull) {
+			t.Errorf("reserve the largest: %v, and a byte: %v; want ErrFull for both", err, small)
+		}
+		closed(t, l)
+	})
+}
+
 // TestLog_FullDiskAtOnce has many goroutines use up the room with entries of all sizes: what was reserved is always written.
 func TestLog_FullDiskAtOnce(t *testing.T) {
 	t.Parallel()

@@ -212,19 +212,19 @@ func (l *Log) maxBatch() int64 { return l.opts.SegmentBytes / 4 }
 // Reserve takes room for an entry of n bytes, so that Append never fails for want of room: a caller reserves before it
 // changes its memory, which is ahead of the log. Append or Release follows.
 //
-// An entry that grows the data gets ErrFull as soon as the next segment could not be preallocated and the rest of the
-// current one is kept for the others; any entry while the disk has no room for a write. It succeeds again when there is
-// room. Reserve waits only while the next segment is being preallocated, or, if there is one, until enough of what others
-// have reserved is written: so call it without a mutex that they need. After a failed write or sync it returns that error
-// until the log is opened anew.
+// An entry that grows the data, however small, gets ErrFull as soon as the next segment could not be preallocated and the
+// current one has no room for the largest beside what is kept for the others; any entry while the disk has no room for a
+// write. It succeeds again when there is room. Reserve waits only while the next segment is being preallocated, or, if there
+// is one, until enough of what others have reserved is written: so call it without a mutex that they need. After a failed
+// write or sync it returns that error until the log is opened anew.
 func (l *Log) Reserve(n int, grows bool) error {
 	need := cost(n)
 	if need > l.maxBatch() {
 		return fmt.Errorf("entry of %d bytes: the limit is %d, a quarter of a segment", n, l.maxBatch()-cost(0))
 	}
 	kept := int64(0)
-	if grows {
-		kept = l.opts.SegmentBytes / 4
+	if grows { // as if it were the largest, so the log is full for all at once
+		kept = l.opts.SegmentBytes/4 + l.maxBatch() - need
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

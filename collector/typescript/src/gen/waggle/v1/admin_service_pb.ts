@@ -386,8 +386,8 @@ export type Ownership = Message<"waggle.v1.Ownership"> & {
   shardsWithoutStandby: number;
 
   /**
-   * How long a shard of the owner has had no standby although another dispatcher is there, the longest of all. Zero or absent: each
-   * has one, or no other dispatcher is known.
+   * How long a shard of the owner has had no standby although another dispatcher is there, or was in the last hour, the longest of all.
+   * Zero or absent: each has one, or no other dispatcher is known.
    *
    * @generated from field: google.protobuf.Duration without_standby_duration = 23;
    */
@@ -1585,8 +1585,8 @@ export enum FindingKind {
   DISPATCHER = 1,
 
   /**
-   * The store is full, slow, or was away; it or some of its shards have no owner, or no standby although another dispatcher is there;
-   * the owner changed often, could not renew its term, or wrote what was refused.
+   * The store is full, slow, or was away; it or some of its shards have no owner, or no standby although another dispatcher is there, or
+   * was in the last hour; the owner changed often, could not renew its term, or wrote what was refused.
    *
    * @generated from enum value: FINDING_KIND_STORE = 2;
    */
