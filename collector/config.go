@@ -30,6 +30,9 @@ const (
 	maxWait     = 30 * time.Second
 	minLease    = time.Second
 	maxLease    = time.Hour
+	maxProblem  = 300
+
+	maxProblemDuration = 366 * 24 * time.Hour
 
 	alphanumeric = "abcdefghijklmnopqrstuvwxyz0123456789"
 	idBytes      = alphanumeric + "._-" // ids consist of these
@@ -98,6 +101,11 @@ type Config struct {
 	// TracerProvider makes a span of each call of the Handler, in the trace of whoever submitted the task, if that was sampled.
 	// The Handler's context has it. Default: the global one of OpenTelemetry, which makes none until the program sets it.
 	TracerProvider trace.TracerProvider
+
+	// Problem returns what keeps the collector itself from its work, as that its pages are not taken where it sends them, and since
+	// when; nil: nothing does. Each heartbeat carries its first 300 bytes, and operators are shown them. It may be called at any time,
+	// by several goroutines. Default: nothing does.
+	Problem func() (since time.Time, err error)
 
 	// Logger gets what an operator needs to know. Default: none.
 	Logger *zap.Logger
@@ -170,6 +178,14 @@ func validText(field, value string, limit int) error {
 		return fmt.Errorf("field %s: %q: want UTF-8 without control characters", field, value)
 	}
 	return nil
+}
+
+// problem is what keeps the collector itself from its work; nil: nothing does.
+func (c *Config) problem() (since time.Time, err error) {
+	if c.Problem == nil {
+		return time.Time{}, nil
+	}
+	return c.Problem()
 }
 
 // validNames checks a list that narrows fetches.

@@ -1,9 +1,11 @@
 package collector
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -163,12 +165,26 @@ func queueDelay(d *time.Duration) *durationpb.Duration {
 }
 
 // message brings a text within its limit, and marks a cut.
-func message(text string) string {
+func message(text string) string { return cut(text, maxMessage) }
+
+// problemText is an error as a heartbeat takes it: a heartbeat with a text that dispatchers refuse renews no lease.
+func problemText(err error) string {
+	clean := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, err.Error())
+	return cmp.Or(cut(strings.TrimSpace(clean), maxProblem), "an error without a text")
+}
+
+// cut brings a text within a limit, and marks that.
+func cut(text string, limit int) string {
 	text = valid(text)
-	if len(text) <= maxMessage {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxMessage-len(cutMark)], "") + cutMark // without half a letter
+	return strings.ToValidUTF8(text[:limit-len(cutMark)], "") + cutMark // without half a letter
 }
 
 // valid replaces bytes that are not UTF-8, which no message may hold.

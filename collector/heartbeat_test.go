@@ -1,9 +1,12 @@
 package collector_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,6 +254,41 @@ func TestCollector_Beat_narrowed(t *testing.T) {
 		told := d.beatCalls()[0].info
 		if !slices.Equal(told.GetPools(), []string{"eu"}) || !slices.Equal(told.GetSources(), []string{"s"}) || !slices.Equal(told.GetQueues(), []string{"a.example"}) {
 			t.Errorf("told %v", told)
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A heartbeat carries what keeps the collector from its work, in a form that dispatchers take, and how long that has lasted.
+func TestCollector_Problem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDispatcher()
+		var problem atomic.Pointer[error]
+		problem.Store(new(error))
+		began := time.Now()
+		r := start(t, d, collector.HandlerFunc(func(context.Context, *collector.Task) (collector.Succeeded, error) {
+			return collector.Succeeded{}, nil
+		}), func(c *collector.Config) {
+			c.Problem = func() (time.Time, error) { return began, *problem.Load() }
+		})
+		for text, want := range map[string]string{
+			"": "", "no page is taken": "no page is taken", "bell \a,\nbyte \xff": "bell  , byte \uFFFD",
+			strings.Repeat("ä", 200): strings.Repeat("ä", 147) + " [cut]",
+		} {
+			var err error
+			if text != "" {
+				err = errors.New(text)
+			}
+			problem.Store(&err)
+			pass(16 * time.Second)
+			beats := d.beatCalls()
+			info := beats[len(beats)-1].info
+			if lasted := info.GetProblemDuration().AsDuration(); info.GetProblem() != want || (lasted > 0) != (text != "") || lasted > time.Since(began) {
+				t.Errorf("of %q the beat has %q for %v, want %q", text, info.GetProblem(), lasted, want)
+			}
 		}
 		if err := r.stop(); err != nil {
 			t.Error(err)

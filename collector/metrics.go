@@ -22,7 +22,7 @@ type metrics struct {
 	handling prometheus.Histogram
 	lost     *prometheus.CounterVec
 
-	slots, busy, leases, connected, held, answered, unsent *prometheus.Desc
+	slots, busy, leases, connected, held, problem, answered, unsent *prometheus.Desc
 }
 
 func newMetrics(of *Collector) *metrics {
@@ -52,6 +52,7 @@ func newMetrics(of *Collector) *metrics {
 		leases:    gauge("leases", "Leases held: tasks that are worked on, or whose report no dispatcher has answered."),
 		connected: gauge("connected", "1 if a dispatcher has answered the last call, 0 if not, or if the collector does not run."),
 		held:      gauge("held", "1 while a hold stops the collector."),
+		problem:   gauge("problem", "1 while something keeps the collector itself from its work, such as pages that are not taken where it sends them."),
 		answered:  gauge("last_answer_timestamp_seconds", "When a dispatcher last answered anything; 0: never."),
 		unsent:    gauge("unsent_reports", "Reports that no dispatcher has answered yet."),
 	}
@@ -81,7 +82,7 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, part := range m.counted() {
 		part.Describe(out)
 	}
-	for _, desc := range []*prometheus.Desc{m.slots, m.busy, m.leases, m.connected, m.held, m.answered, m.unsent} {
+	for _, desc := range []*prometheus.Desc{m.slots, m.busy, m.leases, m.connected, m.held, m.problem, m.answered, m.unsent} {
 		out <- desc
 	}
 }
@@ -99,9 +100,10 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		last = float64(stats.LastAnswer.UnixMilli()) / 1000
 	}
 	running := m.of.running.Load()
+	_, problem := m.of.cfg.problem()
 	for desc, value := range map[*prometheus.Desc]float64{
 		m.slots: float64(stats.Slots), m.busy: float64(stats.Running), m.leases: float64(held), m.unsent: float64(stats.Reports),
-		m.connected: truth(running && stats.connected()), m.held: truth(running && stats.Held), m.answered: last,
+		m.connected: truth(running && stats.connected()), m.held: truth(running && stats.Held), m.problem: truth(problem != nil), m.answered: last,
 	} {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}

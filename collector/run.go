@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/proto/tracing"
 	wagglev1 "github.com/waggle-crawl/waggle/proto/waggle/v1"
@@ -154,9 +155,13 @@ func (r *run) goodbye() {
 // info describes this collector.
 func (r *run) info() *wagglev1.CollectorInfo {
 	_, stuck := r.leases.running()
-	return &wagglev1.CollectorInfo{
+	info := &wagglev1.CollectorInfo{
 		Id: r.cfg.ID, Session: r.session, Version: r.cfg.Version, Hostname: r.cfg.Hostname, Labels: r.cfg.Labels,
 		Pools: r.cfg.Pools, Sources: r.cfg.Sources, Queues: r.cfg.Queues, Slots: int32(r.cfg.Slots),
 		Stopping: r.fetching.ctx.Err() != nil, StuckSlots: int32(stuck),
 	}
+	if since, err := r.cfg.problem(); err != nil {
+		info.Problem, info.ProblemDuration = problemText(err), durationpb.New(min(max(time.Since(since), 0), maxProblemDuration))
+	}
+	return info
 }

@@ -40,6 +40,10 @@ type CollectorInfo struct {
 	Stopping bool     `json:"stopping,omitempty"`
 	// StuckSlots are those of its slots whose handler goes on after its lease: they take no other task.
 	StuckSlots int `json:"stuck_slots,omitempty"`
+	// Problem is what keeps the collector itself from its work, as it reports that; empty: nothing does. ProblemDuration is how long
+	// that had lasted at the beat.
+	Problem         string        `json:"problem,omitempty"`
+	ProblemDuration time.Duration `json:"problem_duration,omitempty"`
 	// Ended: this is the last beat of its session.
 	Ended bool `json:"ended,omitempty"`
 	// Client is its client library, as name/version. The dispatcher that gets the beat adds it.
@@ -50,6 +54,9 @@ type CollectorInfo struct {
 
 // Stuck reports whether all slots of the collector are stuck: it takes no task.
 func (c *CollectorInfo) Stuck() bool { return c.Slots > 0 && c.StuckSlots >= c.Slots }
+
+// ProblemLeast is how long a collector reports a problem before that is a finding: what takes its pages may be restarted.
+const ProblemLeast = 2 * IdleBeat
 
 // Outcomes count how tasks of a collector ended in the last 5 to 10 minutes, by the reports that one dispatcher got. A
 // task that ended because of a hold does not count.

@@ -126,6 +126,8 @@ func badReports() []badRequest {
 		})},
 		{"renew: slots", "collector.slots", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Slots: -1}})},
 		{"renew: stuck slots", "collector.stuck_slots", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", StuckSlots: 100_001}})},
+		{"renew: problem", "collector.problem", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Problem: strings.Repeat("x", 301)}})},
+		{"renew: problem_duration", "collector.problem_duration", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", ProblemDuration: durationpb.New(-1)}})},
 		{"renew: sources", "collector.sources[1]", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Sources: []string{"a", "A"}}})},
 		{"renew: queues", "collector.queues", renewWith(&pb.RenewLeaseRequest{Collector: &pb.CollectorInfo{Id: "c1", Session: "s1", Queues: make([]string, 17)}})},
 		{"discovered: none", "items", func(ctx context.Context, b *bed) error {

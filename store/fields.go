@@ -82,6 +82,8 @@ func collectorFields(c *codec.Codec, k *collector) {
 	codec.Int(c, 16, &k.first)
 	codec.Int(c, 17, &k.seen)
 	codec.Texts(c, 18, &k.replaced)
+	codec.Text(c, 19, &info.Problem)
+	codec.Int(c, 20, &info.ProblemDuration)
 }
 
 func bindingFields(c *codec.Codec, b *binding) {

@@ -75,8 +75,9 @@ type SendSink struct {
 	stop    context.CancelFunc
 	closing sync.Once
 
-	mu     sync.Mutex // guards failed
+	mu     sync.Mutex // guards what follows
 	failed error
+	since  time.Time
 }
 
 // sending is a record that waits to be taken.
@@ -153,11 +154,11 @@ func (s *SendSink) Put(ctx context.Context, page Page, content Content) error {
 	}
 }
 
-// Err is why the last batch was not taken; nil: it was, or there was none.
-func (s *SendSink) Err() error {
+// Failing is why the last batch was not taken, and since when none was; nil: it was, or there was none.
+func (s *SendSink) Failing() (since time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failed
+	return s.since, s.failed
 }
 
 // Body has nothing.
@@ -209,9 +210,7 @@ func (s *SendSink) send(ctx context.Context, batch []sending) {
 			return
 		}
 		err := s.try(ctx, lines.Bytes())
-		s.mu.Lock()
-		s.failed = err
-		s.mu.Unlock()
+		s.tried(err)
 		if err == nil {
 			for _, one := range batch {
 				close(one.taken)
@@ -228,6 +227,16 @@ func (s *SendSink) send(ctx context.Context, batch []sending) {
 			return
 		}
 	}
+}
+
+// tried notes how it went.
+func (s *SendSink) tried(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.failed == nil {
+		s.since = time.Now()
+	}
+	s.failed = err
 }
 
 // try sends the lines once.

@@ -79,7 +79,7 @@ func TestSendSink_Put_command(t *testing.T) {
 	if half, err := os.ReadFile(filepath.Join(dir, "half")); err != nil || len(sentPages(t, half)) == 0 || len(sentPages(t, half)) > 7 {
 		t.Errorf("the batch that failed: %q, %v", half, err)
 	}
-	if err := sink.Err(); err != nil {
+	if _, err := sink.Failing(); err != nil {
 		t.Errorf("after all: %v", err)
 	}
 }
@@ -114,14 +114,15 @@ func TestSendSink_Put_url(t *testing.T) {
 // A page that nobody takes is not stored, says why, and does not keep its collector from its end.
 func TestSendSink_Put_refused(t *testing.T) {
 	t.Parallel()
+	began := time.Now()
 	sink := openSend(t, web.SendConfig{Command: "exit 3"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := sink.Put(ctx, web.Page{Digest: digest("x")}, web.Content{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Put: %v", err)
 	}
-	if err := sink.Err(); err == nil || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("Err: %v", err)
+	if since, err := sink.Failing(); err == nil || !strings.Contains(err.Error(), "exit status 3") || since.Before(began) || time.Since(since) < time.Second/2 {
+		t.Errorf("Failing since %v: %v", since, err)
 	}
 	if err := sink.Close(); err != nil {
 		t.Fatal(err)

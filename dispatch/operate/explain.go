@@ -99,8 +99,11 @@ func (o *Operator) ExplainTask(ctx context.Context, id dispatch.TaskID) (*Explan
 }
 
 // noteHolder adds to the gate of a lease what may be wrong with its holder: how long it has been silent, if it has
-// missed a beat, and how many of its slots are stuck.
+// missed a beat, how many of its slots are stuck, and the problem that it reports.
 func (s *snapshot) noteHolder(ctx context.Context, g *dispatch.Gate) error {
+	if g.Kind != dispatch.GateLeased {
+		return nil
+	}
 	records, err := s.store.ListCollectors(ctx, dispatch.CollectorFilter{IDs: []string{g.By}}, "", 0)
 	if err != nil {
 		return fmt.Errorf("read collector %q: %w", g.By, err)
@@ -114,6 +117,9 @@ func (s *snapshot) noteHolder(ctx context.Context, g *dispatch.Gate) error {
 	}
 	if r.Info.StuckSlots > 0 {
 		g.Reason += "; it has " + stuckSlots(&r.Info)
+	}
+	if r.Info.Problem != "" {
+		g.Reason += "; it reports a problem " + problem(&r.Info)
 	}
 	return nil
 }
@@ -162,7 +168,13 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 	case len(source.Spec.Seeds) == 0 && first == nil:
 		e.add(Held{Gate: dispatch.Gate{Kind: dispatch.GateNoSeeds, Reason: "it has no seeds"}, Of: HeldSource, Name: id})
 	case next == nil:
-		e.add(seedsBusy(seeds)...)
+		busy := seedsBusy(seeds)
+		for i := range busy {
+			if err := s.noteHolder(ctx, &busy[i].Gate); err != nil {
+				return nil, err
+			}
+		}
+		e.add(busy...)
 	}
 	for i := range due.lanes {
 		lane := &due.lanes[i]

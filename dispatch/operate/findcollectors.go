@@ -25,12 +25,19 @@ func (l *look) collectorFinding(v *CollectorView) (FindingKind, time.Time) {
 	case v.Info.Stopping || len(v.Holds) > 0:
 	case v.Outcomes.Unable():
 		return findCollector, v.Outcomes.Since
+	case hasProblem(v):
+		return findCollector, v.Seen.Add(-v.Info.ProblemDuration)
 	case l.failsAlone(v):
 		return findFetchesFail, v.Outcomes.FailingSince
 	case l.deaf(v):
 		return findDeaf, l.now.Add(-l.idle(v.Info.ID))
 	}
 	return "", time.Time{}
+}
+
+// hasProblem reports whether a collector has been reporting for a while that something keeps it from its work.
+func hasProblem(v *CollectorView) bool {
+	return v.Info.Problem != "" && v.Info.ProblemDuration >= dispatch.ProblemLeast
 }
 
 // failsAlone reports whether all tasks of a collector fail, for whatever reason, and it is alone or another collector succeeds.
@@ -89,6 +96,11 @@ func (l *look) workFor(v *CollectorView) bool {
 // message is what is wrong with a collector, beside what it reports of itself.
 func (l *look) message(kind FindingKind, v *CollectorView) string {
 	switch kind {
+	case findCollector:
+		if v.Outcomes.Unable() {
+			return ""
+		}
+		return v.Info.Problem
 	case findDeaf:
 		free := int64(max(v.Info.Slots-v.Info.StuckSlots, 1)) - v.Held
 		return fmt.Sprintf("it beats, but has not fetched or reported for %v, with %s and work for it",
@@ -105,7 +117,7 @@ func (l *look) message(kind FindingKind, v *CollectorView) string {
 func (l *look) findCollectors() {
 	type cause struct {
 		kind   FindingKind
-		reason dispatch.FailureReason // of COLLECTOR: each needs another remedy
+		reason dispatch.FailureReason // of COLLECTOR: each needs another remedy; 0: it reports a problem, or gives tasks back
 	}
 	found := make(map[cause]*Finding)
 	note := func(of cause, v *CollectorView, since time.Time, next string) {
@@ -133,7 +145,7 @@ func (l *look) findCollectors() {
 			note(cause{kind: kind}, v, since, "waggle collector list")
 		default:
 			of := cause{kind: kind}
-			if kind == findCollector && v.Outcomes.LastError != nil {
+			if kind == findCollector && v.Outcomes.Unable() && v.Outcomes.LastError != nil {
 				of.reason = v.Outcomes.LastError.Reason
 			}
 			note(of, v, since, only)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,36 @@ func TestOperator_Findings_collector(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A collector that has reported a problem for a while is a finding with its words, and what it works on is explained by them; both
+// end with the problem.
+func TestOperator_Findings_problem(t *testing.T) {
+	t.Parallel()
+	inWorld(t, dispatchtest.Setup{Standard: true}, func(t *testing.T, w *world) {
+		w.Create("s", func(s *dispatch.SourceSpec) { s.Seeds = dispatchtest.Seeds("http://a.example/") })
+		g := w.TakeOne()
+		const text = "no page is taken: exit status 3"
+		for _, one := range []struct {
+			problem string
+			lasted  time.Duration
+			found   bool
+		}{{text, 29 * time.Second, false}, {text, 8 * time.Minute, true}, {"", 0, false}} {
+			info := dispatch.CollectorInfo{ID: g.Token.Collector, Session: "s1", Slots: 2, Problem: one.problem, ProblemDuration: one.lasted}
+			if _, err := w.Beat(t.Context(), info, nil); err != nil {
+				t.Fatal(err)
+			}
+			f, found := findings(t, w.O[0])["COLLECTOR"]
+			if found != one.found || found && (f.Message != text || !slices.Equal(f.Names, []string{info.ID}) || time.Since(f.Since) != one.lasted ||
+				f.Next != "waggle collector list --collector "+info.ID) {
+				t.Errorf("after %v of %q: %+v", one.lasted, one.problem, f)
+			}
+			e, err := w.ExplainSource(t.Context(), "s")
+			if holds(t, e, err); len(e.Holds) != 1 || strings.Contains(e.Holds[0].Reason, "it reports a problem for "+one.lasted.String()+": "+text) != (one.problem != "") {
+				t.Errorf("after %v the source is held by %+v", one.lasted, e.Holds)
+			}
+		}
+	})
 }
 
 // However many reasons a collector makes up, its record has a bounded number of them, and all failures.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waggle-crawl/waggle/dispatch"
 )
@@ -238,6 +239,11 @@ func stuck(collectors []*dispatch.CollectorInfo) string {
 		text += fmt.Sprintf(", and %d more collectors are stuck", more)
 	}
 	return text
+}
+
+// problem is what a collector reports of itself, and how long that had lasted then.
+func problem(c *dispatch.CollectorInfo) string {
+	return fmt.Sprintf("for %v: %s", c.ProblemDuration.Truncate(time.Second), c.Problem)
 }
 
 // stuckSlots counts the stuck slots of a collector, and all of its slots.

@@ -46,7 +46,7 @@ func (e *env) collectors(after string, limit int) []*dispatch.CollectorRecord {
 func collectorBeat(e *env) {
 	info := dispatch.CollectorInfo{
 		ID: "c1", Session: "s1", Version: "1.2", Hostname: "h", Labels: map[string]string{"region": "eu"},
-		Pools: []string{pool, "browser"}, Sources: []string{"a", "b"}, Queues: []string{"a.example"}, Slots: 8, Stopping: true, StuckSlots: 3,
+		Pools: []string{pool, "browser"}, Sources: []string{"a", "b"}, Queues: []string{"a.example"}, Slots: 8, Stopping: true, StuckSlots: 3, Problem: "no page is taken", ProblemDuration: time.Minute,
 		Client: "waggle-go/0.1.0",
 	}
 	e.beat(info)

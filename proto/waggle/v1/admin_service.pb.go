@@ -36,8 +36,8 @@ const (
 	FindingKind_FINDING_KIND_STORE FindingKind = 2
 	// A hold stops something, or all seeds of a source are canceled. Somebody wanted that.
 	FindingKind_FINDING_KIND_HELD FindingKind = 3
-	// A collector can do nothing: all its work fails for its own reasons, it gives all tasks back, or no host answers it. See
-	// Collector.outcomes.
+	// A collector can do nothing: all its work fails for its own reasons, it gives all tasks back, no host answers it, or it reports a
+	// problem for 30 s. See Collector.outcomes and CollectorInfo.problem.
 	FindingKind_FINDING_KIND_COLLECTOR FindingKind = 4
 	// A source is STUCK: a seed is due, and what keeps it does not end by itself.
 	FindingKind_FINDING_KIND_STUCK FindingKind = 5

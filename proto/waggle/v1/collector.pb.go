@@ -128,9 +128,14 @@ type CollectorInfo struct {
 	Ended bool `protobuf:"varint,11,opt,name=ended,proto3" json:"ended,omitempty"`
 	// How many of its slots are stuck: the handler goes on 5 s after its lease was lost or its task canceled, and the slot
 	// takes no other task. 0 to 100000. For information; if all `slots` are stuck, the collector is STUCK. Default 0.
-	StuckSlots    int32 `protobuf:"varint,12,opt,name=stuck_slots,json=stuckSlots,proto3" json:"stuck_slots,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	StuckSlots int32 `protobuf:"varint,12,opt,name=stuck_slots,json=stuckSlots,proto3" json:"stuck_slots,omitempty"`
+	// What keeps the collector itself from its work, for people: that its pages are not taken where it sends them. At most
+	// 300 bytes. After `problem_duration` of 30 s it is a finding. Empty: nothing does.
+	Problem string `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`
+	// How long the problem has lasted, 0 to 366 days, by the clock of the collector.
+	ProblemDuration *durationpb.Duration `protobuf:"bytes,14,opt,name=problem_duration,json=problemDuration,proto3" json:"problem_duration,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CollectorInfo) Reset() {
@@ -245,6 +250,20 @@ func (x *CollectorInfo) GetStuckSlots() int32 {
 		return x.StuckSlots
 	}
 	return 0
+}
+
+func (x *CollectorInfo) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *CollectorInfo) GetProblemDuration() *durationpb.Duration {
+	if x != nil {
+		return x.ProblemDuration
+	}
+	return nil
 }
 
 // Collector is a collector as Waggle knows it.
@@ -509,7 +528,7 @@ var File_waggle_v1_collector_proto protoreflect.FileDescriptor
 
 const file_waggle_v1_collector_proto_rawDesc = "" +
 	"\n" +
-	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\x99\x03\n" +
+	"\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\xf9\x03\n" +
 	"\rCollectorInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -524,7 +543,9 @@ const file_waggle_v1_collector_proto_rawDesc = "" +
 	" \x03(\tR\x06queues\x12\x14\n" +
 	"\x05ended\x18\v \x01(\bR\x05ended\x12\x1f\n" +
 	"\vstuck_slots\x18\f \x01(\x05R\n" +
-	"stuckSlots\x1a9\n" +
+	"stuckSlots\x12\x18\n" +
+	"\aproblem\x18\r \x01(\tR\aproblem\x12D\n" +
+	"\x10problem_duration\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x0fproblemDuration\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xed\x02\n" +
@@ -588,21 +609,22 @@ var file_waggle_v1_collector_proto_goTypes = []any{
 }
 var file_waggle_v1_collector_proto_depIdxs = []int32{
 	5,  // 0: waggle.v1.CollectorInfo.labels:type_name -> waggle.v1.CollectorInfo.LabelsEntry
-	1,  // 1: waggle.v1.Collector.info:type_name -> waggle.v1.CollectorInfo
-	0,  // 2: waggle.v1.Collector.state:type_name -> waggle.v1.CollectorState
-	6,  // 3: waggle.v1.Collector.heartbeat_age:type_name -> google.protobuf.Duration
-	7,  // 4: waggle.v1.Collector.start_time:type_name -> google.protobuf.Timestamp
-	8,  // 5: waggle.v1.Collector.holds:type_name -> waggle.v1.Hold
-	3,  // 6: waggle.v1.Collector.outcomes:type_name -> waggle.v1.Outcomes
-	4,  // 7: waggle.v1.Outcomes.failed:type_name -> waggle.v1.FailureCount
-	7,  // 8: waggle.v1.Outcomes.since_time:type_name -> google.protobuf.Timestamp
-	9,  // 9: waggle.v1.Outcomes.last_error:type_name -> waggle.v1.TaskError
-	10, // 10: waggle.v1.FailureCount.reason:type_name -> waggle.v1.FailureReason
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	6,  // 1: waggle.v1.CollectorInfo.problem_duration:type_name -> google.protobuf.Duration
+	1,  // 2: waggle.v1.Collector.info:type_name -> waggle.v1.CollectorInfo
+	0,  // 3: waggle.v1.Collector.state:type_name -> waggle.v1.CollectorState
+	6,  // 4: waggle.v1.Collector.heartbeat_age:type_name -> google.protobuf.Duration
+	7,  // 5: waggle.v1.Collector.start_time:type_name -> google.protobuf.Timestamp
+	8,  // 6: waggle.v1.Collector.holds:type_name -> waggle.v1.Hold
+	3,  // 7: waggle.v1.Collector.outcomes:type_name -> waggle.v1.Outcomes
+	4,  // 8: waggle.v1.Outcomes.failed:type_name -> waggle.v1.FailureCount
+	7,  // 9: waggle.v1.Outcomes.since_time:type_name -> google.protobuf.Timestamp
+	9,  // 10: waggle.v1.Outcomes.last_error:type_name -> waggle.v1.TaskError
+	10, // 11: waggle.v1.FailureCount.reason:type_name -> waggle.v1.FailureReason
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_collector_proto_init() }

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/dispatch"
@@ -12,6 +14,9 @@ import (
 const (
 	maxHostname = 253
 	maxSlots    = 100_000
+	maxProblem  = 300
+
+	maxProblemDuration = 366 * 24 * time.Hour
 )
 
 // Beat is one exchange of Heartbeat or RenewLease, to be answered by its Status.
@@ -43,7 +48,9 @@ func ReadBeat(req beatRequest) (*Beat, error) {
 		Queues:   list(&c, "collector.queues", info.GetQueues(), 0, engine.MaxNarrow, c.queue),
 		Slots:    int(c.number("collector.slots", int64(info.GetSlots()), 0, maxSlots)),
 		Stopping: info.GetStopping(), Ended: info.GetEnded(),
-		StuckSlots: int(c.number("collector.stuck_slots", int64(info.GetStuckSlots()), 0, maxSlots)),
+		StuckSlots:      int(c.number("collector.stuck_slots", int64(info.GetStuckSlots()), 0, maxSlots)),
+		Problem:         c.text("collector.problem", info.GetProblem(), maxProblem),
+		ProblemDuration: c.duration("collector.problem_duration", info.GetProblemDuration(), 0, maxProblemDuration),
 	}}
 	if info.GetEnded() && len(req.GetLeases()) > 0 {
 		c.fail("collector.ended", true, "must be false in a beat that names leases")

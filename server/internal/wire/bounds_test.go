@@ -54,7 +54,7 @@ var fieldBounds = map[string]bound{
 	"task_id":     form(taskForm), "task_ids": form(taskForm).times(1000), "lease_token": form(`[^/]*/[^/]*/[0-9]+`),
 	"LeaseBeat.task_id": text(4 << 20), "LeaseBeat.lease_token": text(4 << 20), // those that are none are answered as lost
 	"url": text(2 << 10), "key": text(2 << 10), "kind": text(128), "display_name": text(256), "name": form(`[a-z0-9._-]{0,64}`),
-	"version": text(128), "hostname": text(253), "by": text(128), "reason": text(1 << 10), "message": text(1 << 10),
+	"version": text(128), "hostname": text(253), "by": text(128), "reason": text(1 << 10), "message": text(1 << 10), "problem": text(300),
 	"ListAuditEntriesRequest.by": text(256), "method": text(256), "identity": text(256), "owner": text(128),
 	"cursor": text(64 << 10), "memo": text(4 << 10), "payload": text(256 << 10), "etag": text(128), "page_token": text(8 << 10),
 	"cron": text(256), "time_zone": text(128), "include": text(1 << 10).times(256), "exclude": text(1 << 10).times(256),
@@ -71,7 +71,7 @@ var fieldBounds = map[string]bound{
 	"max_attempts": number(1, 100), "max_expirations": number(1, 100), "max_throttled": number(1, 1000), "max_outstanding": number(1, 1e9),
 
 	"wait": within(0, 30*time.Second), "lease_duration": within(time.Second, time.Hour), "max_hold": within(time.Second, day),
-	"fetch_duration": within(0, day), "queue_delay": within(0, time.Hour), "next_crawl_delay": within(0, 366*day), "retry_after": within(0, 366*day),
+	"fetch_duration": within(0, day), "problem_duration": within(0, 366*day), "queue_delay": within(0, time.Hour), "next_crawl_delay": within(0, 366*day), "retry_after": within(0, 366*day),
 	"delay": within(0, day), "min_delay": within(0, day), "max_delay": within(time.Millisecond, day), "max_block": within(time.Second, 30*day),
 	"every": within(time.Second, 366*day), "min_interval": within(time.Second, 366*day), "max_interval": within(time.Second, 366*day),
 	"jitter": within(time.Millisecond, 366*day), "min_backoff": within(0, day), "max_backoff": within(0, 7*day),

@@ -65,6 +65,7 @@ func Collector(v *operate.CollectorView, now time.Time) *pb.Collector {
 			Id: c.ID, Session: c.Session, Version: c.Version, Hostname: c.Hostname,
 			Labels: c.Labels, Pools: c.Pools, Slots: int32(c.Slots), Stopping: c.Stopping,
 			Sources: c.Sources, Queues: c.Queues, Ended: c.Ended, StuckSlots: int32(c.StuckSlots),
+			Problem: c.Problem, ProblemDuration: toDuration(c.ProblemDuration),
 		},
 		State: toCollectorState(v, now), Leases: int32(min(v.Held, math.MaxInt32)),
 		HeartbeatAge: durationpb.New(max(0, now.Sub(v.Seen))), StartTime: toTime(v.First), Holds: each(v.Holds, toHold),

@@ -96,6 +96,8 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 	if err := o.collector.Validate(); err != nil {
 		return cli.Usagef("%w", fieldsAsFlags(err))
 	}
+	kept := &checkedSink{}
+	o.collector.Problem = kept.problem
 	k, err := collector.New(o.collector)
 	if err != nil {
 		return fieldsAsFlags(o.connection.FlagNames(err))
@@ -110,10 +112,9 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 			err = errors.Join(err, fmt.Errorf("close the sink: %w", closeErr))
 		}
 	}()
-	var kept *checkedSink
-	if o.web.Sink != nil {
-		kept = &checkedSink{Sink: o.web.Sink}
-		o.web.Sink = kept
+	keeps := o.web.Sink != nil
+	if keeps {
+		kept.Sink, o.web.Sink = o.web.Sink, kept
 	}
 	if o.http != "" {
 		end, err := serveHTTP(cmd.Context(), o.http, k, kept, log)
@@ -144,7 +145,7 @@ func (o *collectOptions) run(cmd *cobra.Command, c cli.Console) (err error) {
 	}
 	log.Info("collector takes tasks", zap.String("id", o.collector.ID), zap.Strings("servers", o.collector.Targets),
 		zap.Strings("pools", o.collector.Pools), zap.Int("slots", o.collector.Slots))
-	if o.web.Sink == nil {
+	if !keeps {
 		log.Info("no page is kept: neither --out, --warc, --send-command nor --send-url is given")
 	}
 	return p.watch(ctx, func(ctx context.Context) error { return k.Run(ctx, p.tally.counting(pages)) })

@@ -22,8 +22,9 @@ import (
 type checkedSink struct {
 	web.Sink
 
-	mu     sync.Mutex // guards failed
+	mu     sync.Mutex // guards what follows
 	failed error
+	since  time.Time
 }
 
 // Put notes how it went. A page that was given up while it was stored says nothing.
@@ -34,6 +35,9 @@ func (s *checkedSink) Put(ctx context.Context, page web.Page, content web.Conten
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil && s.failed == nil {
+		s.since = time.Now()
+	}
 	s.failed = err
 	return err
 }
@@ -44,14 +48,19 @@ func (s *checkedSink) Has(digest string) bool {
 	return !expires || expiring.Has(digest)
 }
 
-// problem is why no page could be kept last.
-func (s *checkedSink) problem() error {
+// problem is why no page could be kept last, and since when.
+func (s *checkedSink) problem() (since time.Time, err error) {
 	if sending, ok := s.Sink.(*web.SendSink); ok {
-		return sending.Err()
+		since, err = sending.Failing()
+	} else {
+		s.mu.Lock()
+		since, err = s.since, s.failed
+		s.mu.Unlock()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
+	if err != nil {
+		err = fmt.Errorf("the last page could not be kept: %w", err)
+	}
+	return since, err
 }
 
 // alive is nil while the process works: its pages are kept, and a handler returns.
@@ -59,12 +68,8 @@ func alive(k *collector.Collector, sink *checkedSink) error {
 	if stats := k.Stats(); stats.Stuck >= stats.Slots {
 		return fmt.Errorf("all %d slots are held by handlers that do not return", stats.Slots)
 	}
-	if sink != nil {
-		if err := sink.problem(); err != nil {
-			return fmt.Errorf("the last page could not be kept: %w", err)
-		}
-	}
-	return nil
+	_, err := sink.problem()
+	return err
 }
 
 // serveHTTP serves metrics and probes at an address until end is called.

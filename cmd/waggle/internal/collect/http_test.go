@@ -93,3 +93,38 @@ func TestCollect_HTTP(t *testing.T) {
 	eventually(t, at+"/healthz", http.StatusServiceUnavailable, "the last page could not be kept")
 	k.End()
 }
+
+// A collector whose command takes no page is known to the dispatchers for it, with its words, until the command works again.
+func TestCollect_deadSink(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "12345") }))
+	t.Cleanup(site.Close)
+	env, _ := clitest.Served(t)
+	clitest.Command(t, env, "source", "create", "site", "--seed", site.URL+"/")
+	works := filepath.Join(t.TempDir(), "works")
+	k := clitest.Start(t, env, "collect", "--id", "paris-1", "--send-command", "cat >&2; test -e "+works, "--allow-private", "--lease", "1s", "--http", "127.0.0.1:0")
+	at := "http://" + k.Err.Line(t, `"msg":"serves metrics and probes","http":"([^"]*)"`)[1]
+	eventually(t, at+"/metrics", http.StatusOK, "waggle_collector_problem 1")
+	listed := func(problem bool) {
+		t.Helper()
+		for limit := time.Now().Add(clitest.WaitLimit); ; time.Sleep(50 * time.Millisecond) {
+			list := clitest.Command(t, env, "collector", "list", "--output", "json").Out
+			if strings.Contains(list, "the last page could not be kept: command") == problem {
+				return
+			}
+			if time.Now().After(limit) {
+				t.Fatalf("problem: %v expected\n%s", problem, list)
+			}
+		}
+	}
+	listed(true)
+	if got := clitest.Command(t, env, "explain", "source", "site"); !strings.Contains(got.Out, "it reports a problem for ") {
+		t.Errorf("explain source:\n%s", got.Out)
+	}
+	if err := os.WriteFile(works, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, at+"/metrics", http.StatusOK, "waggle_collector_problem 0")
+	listed(false)
+	k.End()
+}

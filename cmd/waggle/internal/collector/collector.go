@@ -32,7 +32,8 @@ finishes what it holds is STOPPING. One that was not heard from for 45 s is GONE
 collectors get nothing until waggle hold lift. STUCK counts slots whose handler goes on 5 s after its lease was lost or its task
 canceled: they take no other task, and a collector with no other slots is STUCK. POOLS are those that its heartbeats name, ONLY
 the sources and queues that it narrows them to. CLIENT is the
-library that it is made with. FAILS is what failed since its last success, and how often in the last minutes.`,
+library that it is made with. FAILS is the problem that it reports, as a command that takes no page, what failed since its last
+success, and how often in the last minutes.`,
 	}
 	flags, filter := cmd.Flags(), request.GetFilter()
 	cli.EnumsVar(flags, &request.States, "state", "only collectors in this `state`", "COLLECTOR_STATE_", pb.CollectorState_value)
@@ -60,15 +61,16 @@ func writeCollectors(out io.Writer, now time.Time, collectors []*pb.Collector, n
 		only.AddIf(len(info.GetQueues()) > 0, "queue %s", strings.Join(info.GetQueues(), " "))
 		t.Row(info.GetId(), human.Word(k.GetState(), "COLLECTOR_STATE_"), human.Count(k.GetLeases()), human.Count(info.GetSlots()), human.Count(info.GetStuckSlots()), strings.Join(info.GetPools(), " "),
 			only.Text(), human.Span(k.GetHeartbeatAge().AsDuration())+" ago", human.Since(now, k.GetStartTime()), info.GetHostname(), info.GetVersion(), k.GetClient(),
-			human.Pairs(info.GetLabels()), describe.Holds(now, k.GetHolds()), fails(now, k.GetOutcomes()))
+			human.Pairs(info.GetLabels()), describe.Holds(now, k.GetHolds()), fails(now, k))
 	}
 	t.Write(out, none)
 }
 
-// fails is what fails, unless something has succeeded since.
-func fails(now time.Time, o *pb.Outcomes) string {
-	if o.GetSinceTime() == nil {
-		return ""
-	}
-	return describe.Outcomes(now, o)
+// fails is the problem that a collector reports, and what fails, unless something has succeeded since.
+func fails(now time.Time, k *pb.Collector) string {
+	var text human.Phrases
+	info, o := k.GetInfo(), k.GetOutcomes()
+	text.AddIf(info.GetProblem() != "", "for %s: %s", human.Span(info.GetProblemDuration().AsDuration()), info.GetProblem())
+	text.AddIf(o.GetSinceTime() != nil, "%s", describe.Outcomes(now, o))
+	return text.Text()
 }

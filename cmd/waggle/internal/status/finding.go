@@ -140,7 +140,7 @@ func (l *look) collector(f *pb.Finding, k *pb.Collector) string {
 	}
 	switch f.GetKind() {
 	case pb.FindingKind_FINDING_KIND_COLLECTOR: // the cause first: a narrow terminal has no room for more
-		return describe.Outcomes(l.now, k.GetOutcomes()) + " (" + text + ")"
+		return cmp.Or(f.GetMessage(), describe.Outcomes(l.now, k.GetOutcomes())) + " (" + text + ")"
 	case pb.FindingKind_FINDING_KIND_HANDLER:
 		info := k.GetInfo()
 		text += fmt.Sprintf(": %s of %s", human.Plural(info.GetStuckSlots(), "stuck slot"), human.Count(info.GetSlots()))

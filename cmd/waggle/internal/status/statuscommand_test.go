@@ -155,3 +155,18 @@ func TestStatus_stuckCollector(t *testing.T) {
 		t.Errorf("status:\n%s", got.Out)
 	}
 }
+
+// A collector that reports a problem is named with it.
+func TestStatus_collectorProblem(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	conn := pb.NewDispatchServiceClient(clitest.Connect(t, env))
+	info := &pb.CollectorInfo{Id: "paris-1", Session: "s", Slots: 2, Problem: "no page is taken: exit status 3", ProblemDuration: durationpb.New(8 * time.Minute)}
+	if _, err := conn.RenewLease(t.Context(), &pb.RenewLeaseRequest{Collector: info}); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, env, "waggle collector list --collector paris-1", "COLLECTOR", "no page is taken: exit status 3 (collector paris-1)")
+	if got := clitest.Command(t, env, "collector", "list"); !strings.Contains(got.Out, "for 8m: no page is taken: exit status 3") {
+		t.Errorf("collector list:\n%s", got.Out)
+	}
+}

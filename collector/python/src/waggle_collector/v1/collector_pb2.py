@@ -28,7 +28,7 @@ from waggle_collector.v1 import hold_pb2 as waggle_dot_v1_dot_hold__pb2
 from waggle_collector.v1 import task_pb2 as waggle_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\xa9\x02\n\rCollectorInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x10\n\x08hostname\x18\x04 \x01(\t\x12\x34\n\x06labels\x18\x05 \x03(\x0b\x32$.waggle.v1.CollectorInfo.LabelsEntry\x12\r\n\x05pools\x18\x06 \x03(\t\x12\r\n\x05slots\x18\x07 \x01(\x05\x12\x10\n\x08stopping\x18\x08 \x01(\x08\x12\x0f\n\x07sources\x18\t \x03(\t\x12\x0e\n\x06queues\x18\n \x03(\t\x12\r\n\x05\x65nded\x18\x0b \x01(\x08\x12\x13\n\x0bstuck_slots\x18\x0c \x01(\x05\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa6\x02\n\tCollector\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.waggle.v1.CollectorInfo\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.waggle.v1.CollectorState\x12\x0e\n\x06leases\x18\x03 \x01(\x05\x12\x30\n\rheartbeat_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\nstart_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1e\n\x05holds\x18\x06 \x03(\x0b\x32\x0f.waggle.v1.Hold\x12%\n\x08outcomes\x18\x07 \x01(\x0b\x32\x13.waggle.v1.Outcomes\x12\x0e\n\x06\x63lient\x18\x08 \x01(\t\"\xc1\x01\n\x08Outcomes\x12\x10\n\x08\x61nswered\x18\x01 \x01(\x03\x12\'\n\x06\x66\x61iled\x18\x02 \x03(\x0b\x32\x17.waggle.v1.FailureCount\x12\x10\n\x08released\x18\x03 \x01(\x03\x12\x0e\n\x06unable\x18\x04 \x01(\x08\x12.\n\nsince_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\nlast_error\x18\x06 \x01(\x0b\x32\x14.waggle.v1.TaskError\"G\n\x0c\x46\x61ilureCount\x12(\n\x06reason\x18\x01 \x01(\x0e\x32\x18.waggle.v1.FailureReason\x12\r\n\x05\x63ount\x18\x02 \x01(\x03*\xd5\x01\n\x0e\x43ollectorState\x12\x1f\n\x1b\x43OLLECTOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43OLLECTOR_STATE_ACTIVE\x10\x01\x12\x1c\n\x18\x43OLLECTOR_STATE_STOPPING\x10\x02\x12\x18\n\x14\x43OLLECTOR_STATE_HELD\x10\x03\x12\x18\n\x14\x43OLLECTOR_STATE_GONE\x10\x04\x12\x19\n\x15\x43OLLECTOR_STATE_ENDED\x10\x05\x12\x19\n\x15\x43OLLECTOR_STATE_STUCK\x10\x06\x42\x39Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19waggle/v1/collector.proto\x12\twaggle.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14waggle/v1/hold.proto\x1a\x14waggle/v1/task.proto\"\xef\x02\n\rCollectorInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x10\n\x08hostname\x18\x04 \x01(\t\x12\x34\n\x06labels\x18\x05 \x03(\x0b\x32$.waggle.v1.CollectorInfo.LabelsEntry\x12\r\n\x05pools\x18\x06 \x03(\t\x12\r\n\x05slots\x18\x07 \x01(\x05\x12\x10\n\x08stopping\x18\x08 \x01(\x08\x12\x0f\n\x07sources\x18\t \x03(\t\x12\x0e\n\x06queues\x18\n \x03(\t\x12\r\n\x05\x65nded\x18\x0b \x01(\x08\x12\x13\n\x0bstuck_slots\x18\x0c \x01(\x05\x12\x0f\n\x07problem\x18\r \x01(\t\x12\x33\n\x10problem_duration\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa6\x02\n\tCollector\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.waggle.v1.CollectorInfo\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.waggle.v1.CollectorState\x12\x0e\n\x06leases\x18\x03 \x01(\x05\x12\x30\n\rheartbeat_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\nstart_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1e\n\x05holds\x18\x06 \x03(\x0b\x32\x0f.waggle.v1.Hold\x12%\n\x08outcomes\x18\x07 \x01(\x0b\x32\x13.waggle.v1.Outcomes\x12\x0e\n\x06\x63lient\x18\x08 \x01(\t\"\xc1\x01\n\x08Outcomes\x12\x10\n\x08\x61nswered\x18\x01 \x01(\x03\x12\'\n\x06\x66\x61iled\x18\x02 \x03(\x0b\x32\x17.waggle.v1.FailureCount\x12\x10\n\x08released\x18\x03 \x01(\x03\x12\x0e\n\x06unable\x18\x04 \x01(\x08\x12.\n\nsince_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\nlast_error\x18\x06 \x01(\x0b\x32\x14.waggle.v1.TaskError\"G\n\x0c\x46\x61ilureCount\x12(\n\x06reason\x18\x01 \x01(\x0e\x32\x18.waggle.v1.FailureReason\x12\r\n\x05\x63ount\x18\x02 \x01(\x03*\xd5\x01\n\x0e\x43ollectorState\x12\x1f\n\x1b\x43OLLECTOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43OLLECTOR_STATE_ACTIVE\x10\x01\x12\x1c\n\x18\x43OLLECTOR_STATE_STOPPING\x10\x02\x12\x18\n\x14\x43OLLECTOR_STATE_HELD\x10\x03\x12\x18\n\x14\x43OLLECTOR_STATE_GONE\x10\x04\x12\x19\n\x15\x43OLLECTOR_STATE_ENDED\x10\x05\x12\x19\n\x15\x43OLLECTOR_STATE_STUCK\x10\x06\x42\x39Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,16 +38,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z7github.com/waggle-crawl/waggle/proto/waggle/v1;wagglev1'
   _globals['_COLLECTORINFO_LABELSENTRY']._loaded_options = None
   _globals['_COLLECTORINFO_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_COLLECTORSTATE']._serialized_start=1016
-  _globals['_COLLECTORSTATE']._serialized_end=1229
+  _globals['_COLLECTORSTATE']._serialized_start=1086
+  _globals['_COLLECTORSTATE']._serialized_end=1299
   _globals['_COLLECTORINFO']._serialized_start=150
-  _globals['_COLLECTORINFO']._serialized_end=447
-  _globals['_COLLECTORINFO_LABELSENTRY']._serialized_start=402
-  _globals['_COLLECTORINFO_LABELSENTRY']._serialized_end=447
-  _globals['_COLLECTOR']._serialized_start=450
-  _globals['_COLLECTOR']._serialized_end=744
-  _globals['_OUTCOMES']._serialized_start=747
-  _globals['_OUTCOMES']._serialized_end=940
-  _globals['_FAILURECOUNT']._serialized_start=942
-  _globals['_FAILURECOUNT']._serialized_end=1013
+  _globals['_COLLECTORINFO']._serialized_end=517
+  _globals['_COLLECTORINFO_LABELSENTRY']._serialized_start=472
+  _globals['_COLLECTORINFO_LABELSENTRY']._serialized_end=517
+  _globals['_COLLECTOR']._serialized_start=520
+  _globals['_COLLECTOR']._serialized_end=814
+  _globals['_OUTCOMES']._serialized_start=817
+  _globals['_OUTCOMES']._serialized_end=1010
+  _globals['_FAILURECOUNT']._serialized_start=1012
+  _globals['_FAILURECOUNT']._serialized_end=1083
 # @@protoc_insertion_point(module_scope)

@@ -31,7 +31,7 @@ COLLECTOR_STATE_ENDED: CollectorState
 COLLECTOR_STATE_STUCK: CollectorState
 
 class CollectorInfo(_message.Message):
-    __slots__ = ("id", "session", "version", "hostname", "labels", "pools", "slots", "stopping", "sources", "queues", "ended", "stuck_slots")
+    __slots__ = ("id", "session", "version", "hostname", "labels", "pools", "slots", "stopping", "sources", "queues", "ended", "stuck_slots", "problem", "problem_duration")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,8 @@ class CollectorInfo(_message.Message):
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     STUCK_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_DURATION_FIELD_NUMBER: _ClassVar[int]
     id: str
     session: str
     version: str
@@ -63,7 +65,9 @@ class CollectorInfo(_message.Message):
     queues: _containers.RepeatedScalarFieldContainer[str]
     ended: bool
     stuck_slots: int
-    def __init__(self, id: _Optional[str] = ..., session: _Optional[str] = ..., version: _Optional[str] = ..., hostname: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., pools: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., stopping: bool = ..., sources: _Optional[_Iterable[str]] = ..., queues: _Optional[_Iterable[str]] = ..., ended: bool = ..., stuck_slots: _Optional[int] = ...) -> None: ...
+    problem: str
+    problem_duration: _duration_pb2.Duration
+    def __init__(self, id: _Optional[str] = ..., session: _Optional[str] = ..., version: _Optional[str] = ..., hostname: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., pools: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., stopping: bool = ..., sources: _Optional[_Iterable[str]] = ..., queues: _Optional[_Iterable[str]] = ..., ended: bool = ..., stuck_slots: _Optional[int] = ..., problem: _Optional[str] = ..., problem_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Collector(_message.Message):
     __slots__ = ("info", "state", "leases", "heartbeat_age", "start_time", "holds", "outcomes", "client")

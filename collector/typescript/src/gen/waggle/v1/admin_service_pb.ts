@@ -1600,8 +1600,8 @@ export enum FindingKind {
   HELD = 3,
 
   /**
-   * A collector can do nothing: all its work fails for its own reasons, it gives all tasks back, or no host answers it. See
-   * Collector.outcomes.
+   * A collector can do nothing: all its work fails for its own reasons, it gives all tasks back, no host answers it, or it reports a
+   * problem for 30 s. See Collector.outcomes and CollectorInfo.problem.
    *
    * @generated from enum value: FINDING_KIND_COLLECTOR = 4;
    */
