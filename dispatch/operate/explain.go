@@ -27,6 +27,8 @@ type Explanation struct {
 	LastError *dispatch.Failure
 	// Partly: nothing holds all of it, but a part may be held (see Notes).
 	Partly bool
+	// Silent is the source if it succeeds and does not give what it should: see [SourceView.Silence].
+	Silent *SourceView
 }
 
 // add adds gates that are not there yet, and reports whether it did.
@@ -187,7 +189,11 @@ func (o *Operator) ExplainSource(ctx context.Context, id string) (*Explanation, 
 		e.Notes = append(e.Notes, due.notes("queue", func(l *dueLane) string { return l.first.Queue })...)
 	}
 	decisiveFirst(e.Holds)
-	return e, nil
+	view, err := o.Source(ctx, id)
+	if err == nil && view.Silence(s.now) != "" {
+		e.Silent = view
+	}
+	return e, err
 }
 
 // seedsBusy is why no seed waits: one is leased, or else one has settled for good.

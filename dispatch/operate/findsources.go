@@ -147,8 +147,41 @@ func (v *SourceView) never(now time.Time) bool {
 	return !v.first.IsZero() && now.Sub(v.first) > max(lateAfter(&v.Source, &v.Status, now), neverLeast)
 }
 
-// reasons count the failed attempts of the last two days on which there was something.
-func (v *SourceView) reasons() map[dispatch.FailureReason]int {
+// Silence is what a source that succeeds does not give, in words for people; empty: it gives what it should.
+func (v *SourceView) Silence(now time.Time) string {
+	switch s := &v.Status; v.Health {
+	case HealthEmpty:
+		return "no entries in its last " + counted(s.EmptyCycles, "cycle")
+	case HealthPagesFail:
+		return fmt.Sprintf("%d of its last %d pages failed", s.Pages.Failed, s.Pages.Ended)
+	case HealthQuiet:
+		text := "nothing new yet"
+		if !s.LastNew.IsZero() {
+			text = "nothing new for " + roughly(now.Sub(s.LastNew))
+		}
+		if s.UsualGap > 0 {
+			text += ", usually every " + roughly(s.UsualGap)
+		}
+		return text
+	default:
+		return ""
+	}
+}
+
+// roughly is a span in its two largest units.
+func roughly(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return d.Truncate(time.Second).String()
+	}
+}
+
+// Reasons count the failed attempts of the last two days on which there was something.
+func (v *SourceView) Reasons() map[dispatch.FailureReason]int {
 	counts := make(map[dispatch.FailureReason]int)
 	if h := v.Status.History; h != nil {
 		for _, day := range h.Days[max(len(h.Days)-2, 0):] {
@@ -181,7 +214,7 @@ func (l *look) findSources(ctx context.Context) {
 		// The list does not have its last error and all of its gates.
 		if whole, err := l.Source(ctx, id); err == nil {
 			if f.Worst = whole; of.kind == findPagesFail {
-				f.Reasons = whole.reasons()
+				f.Reasons = whole.Reasons()
 			}
 		}
 		switch s, kind := &worst.Status, of.kind; {
@@ -196,11 +229,11 @@ func (l *look) findSources(ctx context.Context) {
 		case kind == findNever:
 			f.Since = worst.first
 		case kind == findQuiet:
-			f.Since, f.Next = quietSince(&worst.Source, s), "waggle source history "+id
+			f.Since, f.Message, f.Next = quietSince(&worst.Source, s), worst.Silence(l.now), "waggle source history "+id
 		case kind == findPagesFail:
-			f.Message, f.Next = fmt.Sprintf("%d of its last %d pages failed", s.Pages.Failed, s.Pages.Ended), "waggle task list --source "+id
+			f.Message, f.Next = worst.Silence(l.now), "waggle task list --source "+id
 		case kind == findEmpty:
-			f.Since, f.Next = s.LastNew, "waggle source history "+id
+			f.Since, f.Message, f.Next = s.LastNew, worst.Silence(l.now), "waggle source history "+id
 		case kind == findHeld && len(worst.Source.Holds) > 0:
 			f.Since = worst.Source.Holds[0].Created
 		case s.Lag > 0 && kind != findFailing && kind != findBackedOff:

@@ -2,6 +2,7 @@ package operate_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,10 @@ func TestOperator_quiet(t *testing.T) {
 					cycle(0)
 				}
 				f, ok := findings(t, w.Operator)["QUIET"]
+				if e, err := w.ExplainSource(t.Context(), "news"); err != nil || e.Silent == nil || e.Silent.Silence(e.Now) != f.Message ||
+					!strings.HasPrefix(f.Message, "nothing new for ") {
+					t.Errorf("it is explained by %+v, %v, and found as %q", e, err, f.Message)
+				}
 				if !ok || f.Next != "waggle source history news" || !f.Since.Equal(last) || len(w.ofHealth(operate.HealthQuiet)) != 1 {
 					t.Errorf("finding %+v, listed %v", f, w.ofHealth(operate.HealthQuiet))
 				}
@@ -91,6 +96,9 @@ func TestOperator_quiet(t *testing.T) {
 				}
 				cycle(2)
 				v := w.MustView("news")
+				if e, err := w.ExplainSource(t.Context(), "news"); err != nil || e.Silent != nil {
+					t.Errorf("with news it is explained by %+v, %v", e, err)
+				}
 				if v.Health != operate.HealthOK || len(w.ofHealth(operate.HealthQuiet)) != 0 || v.NewByDay[len(v.NewByDay)-1]+v.NewByDay[len(v.NewByDay)-2] < 2 {
 					t.Errorf("with news health is %d, new by day %v", v.Health, v.NewByDay)
 				}
@@ -134,7 +142,7 @@ func TestOperator_empty(t *testing.T) {
 			synctest.Wait()
 		}
 		f := findings(t, w.Operator)["EMPTY"]
-		if ids := w.ofHealth(operate.HealthEmpty, operate.HealthQuiet); f.Count != 4 || len(ids) != 4 {
+		if ids := w.ofHealth(operate.HealthEmpty, operate.HealthQuiet); f.Count != 4 || len(ids) != 4 || f.Message != "no entries in its last 3 cycles" {
 			t.Errorf("empty are %v, the finding is %+v", ids, f)
 		}
 	})

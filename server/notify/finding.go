@@ -11,6 +11,7 @@ import (
 	"github.com/waggle-crawl/waggle/dispatch"
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/dispatch/operate"
+	"github.com/waggle-crawl/waggle/server/internal/wire"
 )
 
 // Finding is the data of a message: one finding, or many of one kind.
@@ -119,7 +120,7 @@ func apart(f *operate.Finding, by map[string]Finding) {
 // reason is why, in words for people, as far as that takes few.
 func reason(f *operate.Finding) string {
 	if f.Message != "" {
-		return f.Message
+		return f.Message + wire.ReasonsText(f.Reasons)
 	}
 	var last *dispatch.Failure
 	switch worst := f.Worst.(type) {

@@ -132,6 +132,23 @@ func (r *receiver) runs(o *operate.Operator, name string) (stop func()) {
 	}
 }
 
+// The notice of a source that succeeds and gives nothing has what it does not give; why pages fail is named.
+func TestNotifier_silent(t *testing.T) {
+	t.Parallel()
+	const forbidden, notFound = 2, 1
+	f := operate.Finding{
+		Kind: "PAGES_FAIL", Count: 1, Names: []string{"news"}, Message: "12 of its last 14 pages failed",
+		Reasons: map[dispatch.FailureReason]int{forbidden: 10, notFound: 2},
+	}
+	if got := notify.Texts(f); len(got) != 1 || got[0] != "PAGES_FAIL: news: 12 of its last 14 pages failed: FORBIDDEN, NOT_FOUND" {
+		t.Errorf("the notice of pages that fail has %q", got)
+	}
+	f = operate.Finding{Kind: "EMPTY", Count: 1, Names: []string{"n.empty"}, Message: "no entries in its last 2 cycles"}
+	if got := notify.Texts(f); len(got) != 1 || got[0] != "EMPTY: n.empty: no entries in its last 2 cycles" {
+		t.Errorf("the notice of an empty source has %q", got)
+	}
+}
+
 // hold puts a hold on a pool, which is a finding.
 func hold(w *dispatchtest.World, pools ...string) {
 	for _, pool := range pools {

@@ -1527,7 +1527,10 @@ type ExplainResponse struct {
 	Partly bool `protobuf:"varint,6,opt,name=partly,proto3" json:"partly,omitempty"`
 	// The last error of the task, or of the seeds and the first due task of the source, unless a success followed it. Absent:
 	// there is none. It holds nothing, but may show why nothing gets done.
-	LastError     *TaskError `protobuf:"bytes,7,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	LastError *TaskError `protobuf:"bytes,7,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// Only for a source that succeeds and does not give what it should, QUIET, EMPTY or PAGES_FAIL: its health, and why, in words
+	// for people; GetSourceHistory shows more. Empty: it is not so.
+	Health        string `protobuf:"bytes,8,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1609,6 +1612,13 @@ func (x *ExplainResponse) GetLastError() *TaskError {
 		return x.LastError
 	}
 	return nil
+}
+
+func (x *ExplainResponse) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
 }
 
 // ListFindingsRequest asks for all findings.
@@ -2987,7 +2997,7 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1b\n" +
 	"\tsource_id\x18\x02 \x01(\tR\bsourceId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04pool\x18\x04 \x01(\tR\x04pool\"\x8d\x02\n" +
+	"\x04pool\x18\x04 \x01(\tR\x04pool\"\xa5\x02\n" +
 	"\x0fExplainResponse\x12.\n" +
 	"\x05gates\x18\x01 \x03(\v2\x18.waggle.v1.ExplainedGateR\x05gates\x124\n" +
 	"\bopens_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aopensIn\x12\x17\n" +
@@ -2996,7 +3006,8 @@ const file_waggle_v1_admin_service_proto_rawDesc = "" +
 	"\x05notes\x18\x05 \x03(\tR\x05notes\x12\x16\n" +
 	"\x06partly\x18\x06 \x01(\bR\x06partly\x123\n" +
 	"\n" +
-	"last_error\x18\a \x01(\v2\x14.waggle.v1.TaskErrorR\tlastError\"\x15\n" +
+	"last_error\x18\a \x01(\v2\x14.waggle.v1.TaskErrorR\tlastError\x12\x16\n" +
+	"\x06health\x18\b \x01(\tR\x06health\"\x15\n" +
 	"\x13ListFindingsRequest\"\xe3\x01\n" +
 	"\x14ListFindingsResponse\x12.\n" +
 	"\bfindings\x18\x01 \x03(\v2\x12.waggle.v1.FindingR\bfindings\x12\x18\n" +

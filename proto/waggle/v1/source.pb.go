@@ -1017,6 +1017,9 @@ type SourceStatus struct {
 	RecentPages int64 `protobuf:"varint,34,opt,name=recent_pages,json=recentPages,proto3" json:"recent_pages,omitempty"`
 	// Of `recent_pages`, those that failed.
 	RecentFailedPages int64 `protobuf:"varint,35,opt,name=recent_failed_pages,json=recentFailedPages,proto3" json:"recent_failed_pages,omitempty"`
+	// With GetSource and GetSourceHistory, while the health is PAGES_FAIL: the attempts that failed on the last two days (UTC) on which
+	// there was something, seeds included, by reason, the most frequent first.
+	RecentFailures []*FailedAttempts `protobuf:"bytes,41,rep,name=recent_failures,json=recentFailures,proto3" json:"recent_failures,omitempty"`
 	// With GetSource: what has ended lately of its tasks. The owner counts 100,000 sources. Absent: nothing has.
 	Rates         *Rates `protobuf:"bytes,40,opt,name=rates,proto3" json:"rates,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1240,6 +1243,13 @@ func (x *SourceStatus) GetRecentFailedPages() int64 {
 		return x.RecentFailedPages
 	}
 	return 0
+}
+
+func (x *SourceStatus) GetRecentFailures() []*FailedAttempts {
+	if x != nil {
+		return x.RecentFailures
+	}
+	return nil
 }
 
 func (x *SourceStatus) GetRates() *Rates {
@@ -1891,8 +1901,7 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\ainclude\x18\x03 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x04 \x03(\tR\aexcludeB\f\n" +
 	"\n" +
-	"_max_depth\"\xeb\n" +
-	"\n" +
+	"_max_depth\"\xaf\v\n" +
 	"\fSourceStatus\x12/\n" +
 	"\x06health\x18\x01 \x01(\x0e2\x17.waggle.v1.SourceHealthR\x06health\x12%\n" +
 	"\x05holds\x18\x02 \x03(\v2\x0f.waggle.v1.HoldR\x05holds\x12,\n" +
@@ -1923,7 +1932,8 @@ const file_waggle_v1_source_proto_rawDesc = "" +
 	"\n" +
 	"new_by_day\x18! \x03(\x03R\bnewByDay\x12!\n" +
 	"\frecent_pages\x18\" \x01(\x03R\vrecentPages\x12.\n" +
-	"\x13recent_failed_pages\x18# \x01(\x03R\x11recentFailedPages\x12&\n" +
+	"\x13recent_failed_pages\x18# \x01(\x03R\x11recentFailedPages\x12B\n" +
+	"\x0frecent_failures\x18) \x03(\v2\x19.waggle.v1.FailedAttemptsR\x0erecentFailures\x12&\n" +
 	"\x05rates\x18( \x01(\v2\x10.waggle.v1.RatesR\x05rates\"\x7f\n" +
 	"\bSeedMove\x12\x19\n" +
 	"\bseed_url\x18\x01 \x01(\tR\aseedUrl\x12\x19\n" +
@@ -2073,22 +2083,23 @@ var file_waggle_v1_source_proto_depIdxs = []int32{
 	10, // 37: waggle.v1.SourceStatus.moves:type_name -> waggle.v1.SeedMove
 	19, // 38: waggle.v1.SourceStatus.last_new_time:type_name -> google.protobuf.Timestamp
 	20, // 39: waggle.v1.SourceStatus.usual_gap:type_name -> google.protobuf.Duration
-	25, // 40: waggle.v1.SourceStatus.rates:type_name -> waggle.v1.Rates
-	19, // 41: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
-	26, // 42: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
-	19, // 43: waggle.v1.SourceCycle.end_time:type_name -> google.protobuf.Timestamp
-	27, // 44: waggle.v1.SourceCycle.reason:type_name -> waggle.v1.FailureReason
-	20, // 45: waggle.v1.SourceCycle.fetch_duration:type_name -> google.protobuf.Duration
-	28, // 46: waggle.v1.SourceCycle.document:type_name -> waggle.v1.DocumentKind
-	12, // 47: waggle.v1.SourceCycle.filtered:type_name -> waggle.v1.FilteredLinks
-	19, // 48: waggle.v1.SourceDay.begin_time:type_name -> google.protobuf.Timestamp
-	16, // 49: waggle.v1.SourceDay.failed:type_name -> waggle.v1.FailedAttempts
-	27, // 50: waggle.v1.FailedAttempts.reason:type_name -> waggle.v1.FailureReason
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	16, // 40: waggle.v1.SourceStatus.recent_failures:type_name -> waggle.v1.FailedAttempts
+	25, // 41: waggle.v1.SourceStatus.rates:type_name -> waggle.v1.Rates
+	19, // 42: waggle.v1.ReleasedTask.release_time:type_name -> google.protobuf.Timestamp
+	26, // 43: waggle.v1.FilteredLinks.reason:type_name -> waggle.v1.FilterReason
+	19, // 44: waggle.v1.SourceCycle.end_time:type_name -> google.protobuf.Timestamp
+	27, // 45: waggle.v1.SourceCycle.reason:type_name -> waggle.v1.FailureReason
+	20, // 46: waggle.v1.SourceCycle.fetch_duration:type_name -> google.protobuf.Duration
+	28, // 47: waggle.v1.SourceCycle.document:type_name -> waggle.v1.DocumentKind
+	12, // 48: waggle.v1.SourceCycle.filtered:type_name -> waggle.v1.FilteredLinks
+	19, // 49: waggle.v1.SourceDay.begin_time:type_name -> google.protobuf.Timestamp
+	16, // 50: waggle.v1.SourceDay.failed:type_name -> waggle.v1.FailedAttempts
+	27, // 51: waggle.v1.FailedAttempts.reason:type_name -> waggle.v1.FailureReason
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_waggle_v1_source_proto_init() }

@@ -23,7 +23,7 @@ func ListFindingsResponse(f *operate.Findings) *pb.ListFindingsResponse {
 func toFinding(f *operate.Finding, all *operate.Findings) *pb.Finding {
 	out := &pb.Finding{
 		Kind: pb.FindingKind(pb.FindingKind_value["FINDING_KIND_"+string(f.Kind)]), SinceTime: toTime(f.Since), Count: int64(f.Count),
-		Names: f.Names, Message: f.Message + reasonsText(f.Reasons), NextStep: f.Next, MaxHold: toDuration(f.MaxHold),
+		Names: f.Names, Message: f.Message + ReasonsText(f.Reasons), NextStep: f.Next, MaxHold: toDuration(f.MaxHold),
 	}
 	for _, kind := range slices.Sorted(maps.Keys(f.Gates)) {
 		out.Gates = append(out.Gates, &pb.GateCount{Kind: gateKind(kind), Count: int64(f.Gates[kind])})
@@ -52,13 +52,18 @@ func toFinding(f *operate.Finding, all *operate.Findings) *pb.Finding {
 // shownReasons are named of the reasons for which pages fail.
 const shownReasons = 3
 
-// reasonsText names the most frequent reasons; empty: there are none.
-func reasonsText(counts map[dispatch.FailureReason]int) (text string) {
-	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b dispatch.FailureReason) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
-	})
+// ReasonsText names the most frequent reasons, after a colon; empty: there are none.
+func ReasonsText(counts map[dispatch.FailureReason]int) (text string) {
+	reasons := byCount(counts)
 	for i, reason := range reasons[:min(len(reasons), shownReasons)] {
 		text += [...]string{": ", ", "}[min(i, 1)] + strings.TrimPrefix(pb.FailureReason(reason).String(), "FAILURE_REASON_")
 	}
 	return text
+}
+
+// byCount are reasons, the most frequent first.
+func byCount(counts map[dispatch.FailureReason]int) []dispatch.FailureReason {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b dispatch.FailureReason) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -66,6 +67,12 @@ func ExplainResponse(e *operate.Explanation) *pb.ExplainResponse {
 		Gates: each(e.Holds, func(h operate.Held) *pb.ExplainedGate {
 			return &pb.ExplainedGate{Gate: Gate(&h.Gate), Of: pb.HeldKind(h.Of), Name: h.Name, OpenedBy: e.OpenedBy(&h)}
 		}),
+	}
+	if v := e.Silent; v != nil {
+		out.Health = strings.TrimPrefix(pb.SourceHealth(v.Health).String(), "SOURCE_HEALTH_") + ": " + v.Silence(e.Now)
+		if v.Health == operate.HealthPagesFail {
+			out.Health += ReasonsText(v.Reasons())
+		}
 	}
 	if at, ok := e.OpensAt(); ok {
 		out.OpensIn = durationpb.New(at.Sub(e.Now))

@@ -212,7 +212,7 @@ func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 		NextDueTime: toTime(s.NextDue), Lag: toDuration(s.Lag), Limited: s.Limited,
 		LastError: toTaskError(s.LastError), LastFailureTime: toTime(s.LastFailure), Outstanding: s.Outstanding,
 		Gates: toGates(s.Gates), CanceledSeeds: s.CanceledSeeds, CollectorUnknown: s.CollectorUnknown,
-		Rates: toRates(s.Rates, s.Outstanding),
+		Rates: toRates(s.Rates, min(s.Outstanding, s.Counts.Ready+s.Counts.Leased)),
 	}
 	out.Filtered = toFiltered(s.Filtered)
 	out.ReleasedTasks = each(s.Released, toReleased)
@@ -221,6 +221,11 @@ func toSourceStatus(v *operate.SourceView) *pb.SourceStatus {
 	}
 	out.LastNewTime, out.UsualGap, out.EmptyCycles, out.NewByDay = toTime(s.LastNew), toDuration(s.UsualGap), s.EmptyCycles, v.NewByDay
 	out.RecentPages, out.RecentFailedPages = int64(s.Pages.Ended), int64(s.Pages.Failed)
+	if counts := v.Reasons(); v.Health == operate.HealthPagesFail {
+		for _, reason := range byCount(counts) {
+			out.RecentFailures = append(out.RecentFailures, &pb.FailedAttempts{Reason: pb.FailureReason(reason), Count: int64(counts[reason])})
+		}
+	}
 	if s.GivenUpCycles > 0 || s.DeadSeeds > 0 {
 		out.Breaker = &pb.Breaker{GivenUpCycles: int32(s.GivenUpCycles), DeadSeeds: s.DeadSeeds}
 	}

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"strings"
 	"time"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
@@ -12,9 +13,14 @@ func Empty(status *pb.SourceStatus) string {
 	return "no entries in its last " + human.Plural(status.GetEmptyCycles(), "cycle")
 }
 
-// PagesFail is how many pages of a PAGES_FAIL source failed.
+// PagesFail is how many pages of a PAGES_FAIL source failed, and why, as far as that is known.
 func PagesFail(status *pb.SourceStatus) string {
-	return human.Count(status.GetRecentFailedPages()) + " of its last " + human.Plural(status.GetRecentPages(), "page") + " failed"
+	text := human.Count(status.GetRecentFailedPages()) + " of its last " + human.Plural(status.GetRecentPages(), "page") + " failed"
+	var reasons human.Phrases
+	for _, f := range status.GetRecentFailures()[:min(3, len(status.GetRecentFailures()))] {
+		reasons = append(reasons, human.Word(f.GetReason(), "FAILURE_REASON_"))
+	}
+	return strings.TrimSuffix(text+": "+reasons.Text(), ": ")
 }
 
 // Quiet is since when a QUIET source has nothing new, and what is usual.

@@ -73,6 +73,9 @@ func explain(ctx context.Context, c *client.Client, request *pb.ExplainRequest) 
 		case reply.GetUnknown():
 			fmt.Fprintln(c.Out, describe.UnknownQueue(request.GetQueue()))
 		}
+		if health := reply.GetHealth(); health != "" {
+			fmt.Fprintf(c.Out, "%s; `waggle source history %s` shows its cycles\n", human.Plain(health), request.GetSourceId())
+		}
 		writeExplanation(c.Out, c.Now, reply)
 		if e := reply.GetLastError(); e != nil {
 			fmt.Fprintf(c.Out, "last error, %s: %s\n", human.Since(c.Now, e.GetTime()), human.Plain(describe.Error(e)))

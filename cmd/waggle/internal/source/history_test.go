@@ -81,6 +81,10 @@ func TestSource_History(t *testing.T) {
 	if got := clitest.Command(t, env, "status"); !strings.Contains(got.Out, "waggle source history news") {
 		t.Errorf("the status does not name the next step: %s", got.Out)
 	}
+	const explained = "EMPTY: no entries in its last 2 cycles; `waggle source history news` shows its cycles\n"
+	if got := clitest.Command(t, env, "explain", "source", "news"); !strings.HasPrefix(got.Out, explained) {
+		t.Errorf("it is explained by %s%s", got.Out, got.Err)
+	}
 	if got := clitest.Command(t, env, "source", "list", "--health", "quiet"); got.Out != "no such sources\n" {
 		t.Errorf("quiet are %s", got.Out)
 	}
@@ -129,8 +133,9 @@ func TestSource_PagesFail(t *testing.T) {
 	const why = "10 of its last 10 pages failed"
 	for args, wants := range map[string][]string{
 		"source list --health pages-fail": {"PAGES_FAIL", why},
-		"source get news":                 {"PAGES_FAIL", why},
-		"source history news":             {"PAGES_FAIL: " + why},
+		"source get news":                 {"PAGES_FAIL", why + ": FORBIDDEN"},
+		"source history news":             {"PAGES_FAIL: " + why + ": FORBIDDEN"},
+		"explain source news":             {"PAGES_FAIL: " + why + ": FORBIDDEN; `waggle source history news` shows its cycles\n"},
 		"status":                          {"PAGES_FAIL", "source news: " + why + ": FORBIDDEN", "waggle task list --source news"},
 		"task list --source news":         {"FORBIDDEN"},
 	} {

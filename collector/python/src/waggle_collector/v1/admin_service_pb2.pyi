@@ -312,7 +312,7 @@ class ExplainRequest(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., source_id: _Optional[str] = ..., queue: _Optional[str] = ..., pool: _Optional[str] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("gates", "opens_in", "maps_to", "unknown", "notes", "partly", "last_error")
+    __slots__ = ("gates", "opens_in", "maps_to", "unknown", "notes", "partly", "last_error", "health")
     GATES_FIELD_NUMBER: _ClassVar[int]
     OPENS_IN_FIELD_NUMBER: _ClassVar[int]
     MAPS_TO_FIELD_NUMBER: _ClassVar[int]
@@ -320,6 +320,7 @@ class ExplainResponse(_message.Message):
     NOTES_FIELD_NUMBER: _ClassVar[int]
     PARTLY_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
     gates: _containers.RepeatedCompositeFieldContainer[ExplainedGate]
     opens_in: _duration_pb2.Duration
     maps_to: str
@@ -327,7 +328,8 @@ class ExplainResponse(_message.Message):
     notes: _containers.RepeatedScalarFieldContainer[str]
     partly: bool
     last_error: _task_pb2.TaskError
-    def __init__(self, gates: _Optional[_Iterable[_Union[ExplainedGate, _Mapping]]] = ..., opens_in: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., maps_to: _Optional[str] = ..., unknown: bool = ..., notes: _Optional[_Iterable[str]] = ..., partly: bool = ..., last_error: _Optional[_Union[_task_pb2.TaskError, _Mapping]] = ...) -> None: ...
+    health: str
+    def __init__(self, gates: _Optional[_Iterable[_Union[ExplainedGate, _Mapping]]] = ..., opens_in: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., maps_to: _Optional[str] = ..., unknown: bool = ..., notes: _Optional[_Iterable[str]] = ..., partly: bool = ..., last_error: _Optional[_Union[_task_pb2.TaskError, _Mapping]] = ..., health: _Optional[str] = ...) -> None: ...
 
 class ListFindingsRequest(_message.Message):
     __slots__ = ()
