@@ -37,12 +37,12 @@ func (v *visit) write(w http.ResponseWriter, code int, data any) {
 		of = &view{page: "failure", title: "Not possible", data: data}
 	}
 	nonce := rand.Text()
-	here := "?" + v.URL.RawQuery
-	if here == "?" {
-		here = "."
-		if v.URL.Path != "/" {
-			here = v.URL.Path[1:]
-		}
+	here := "."
+	if v.URL.Path != "/" {
+		here = v.URL.Path[1:]
+	}
+	if v.URL.RawQuery != "" {
+		here += "?" + v.URL.RawQuery
 	}
 	var page bytes.Buffer
 	err := v.text.templates.ExecuteTemplate(&page, "layout", &layout{
