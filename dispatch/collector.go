@@ -55,9 +55,6 @@ type CollectorInfo struct {
 // Stuck reports whether all slots of the collector are stuck: it takes no task.
 func (c *CollectorInfo) Stuck() bool { return c.Slots > 0 && c.StuckSlots >= c.Slots }
 
-// ProblemLeast is how long a collector reports a problem before that is a finding: what takes its pages may be restarted.
-const ProblemLeast = 2 * IdleBeat
-
 // Outcomes count how tasks of a collector ended in the last 5 to 10 minutes, by the reports that one dispatcher got. A
 // task that ended because of a hold does not count.
 type Outcomes struct {

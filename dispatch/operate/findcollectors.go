@@ -35,9 +35,12 @@ func (l *look) collectorFinding(v *CollectorView) (FindingKind, time.Time) {
 	return "", time.Time{}
 }
 
+// problemLeast is how long a collector reports a problem before that is a finding: what takes its pages may be restarted.
+const problemLeast = 2 * dispatch.IdleBeat
+
 // hasProblem reports whether a collector has been reporting for a while that something keeps it from its work.
 func hasProblem(v *CollectorView) bool {
-	return v.Info.Problem != "" && v.Info.ProblemDuration >= dispatch.ProblemLeast
+	return v.Info.Problem != "" && v.Info.ProblemDuration >= problemLeast
 }
 
 // failsAlone reports whether all tasks of a collector fail, for whatever reason, and it is alone or another collector succeeds.

@@ -156,7 +156,7 @@ operator. Flags choose the holds that stop what they name; holds on everything a
 
 // Write writes holds as a table, or none.
 func Write(out io.Writer, now time.Time, holds []*pb.Hold, none string) {
-	t := human.NewTable("TARGET^28", "NAME/5^6="+describe.DefaultHold, "EFFECT/2=STOP_GRANTS", "BY/3^6", "SINCE/1", "UNTIL/4", "REASON~20")
+	t := human.NewTable("TARGET^28", "NAME/5^7="+describe.DefaultHold, "EFFECT/2=STOP_GRANTS", "BY/3^7", "SINCE/1", "UNTIL/4", "REASON~20")
 	for _, h := range holds {
 		until := "no end"
 		if h.GetUntil() != nil {

@@ -50,14 +50,14 @@ func scopes(hour []*pb.QueueInterval) string {
 	}{
 		{"host", (*pb.QueueInterval).GetFailedHost},
 		{"URL", (*pb.QueueInterval).GetFailedUrl},
-		{"task", (*pb.QueueInterval).GetFailedTask},
+		{"page", (*pb.QueueInterval).GetFailedTask},
 		{"collector", (*pb.QueueInterval).GetFailedCollector},
 	} {
 		sum := int64(0)
 		for _, interval := range hour {
 			sum += scope.of(interval)
 		}
-		text.AddIf(sum > 0, "%s %s", human.Count(sum), scope.name)
+		text.AddIf(sum > 0, "%s by the %s", human.Count(sum), scope.name)
 	}
 	return text.Text()
 }

@@ -159,7 +159,7 @@ func TestQueue_hour(t *testing.T) {
 		t.Errorf("an hour of successes:\n%s", got.Out)
 	}
 	got = clitest.Command(t, env, "queue", "get", "c.test")
-	if !regexp.MustCompile(`\nFailed +·*█·?  1: 1 host\n`).MatchString(got.Out) {
+	if !regexp.MustCompile(`\nFailed +·*█·?  1: 1 by the host\n`).MatchString(got.Out) {
 		t.Errorf("an hour with a failure:\n%s", got.Out)
 	}
 }

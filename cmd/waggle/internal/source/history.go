@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
@@ -56,7 +57,11 @@ func writeHistory(out io.Writer, now time.Time, h *pb.GetSourceHistoryResponse) 
 		t.Row(human.Since(now, c.GetEndTime()), resultText(c), human.Word(c.GetDocument(), "DOCUMENT_KIND_"), human.DurationOr(c.GetFetchDuration(), ""),
 			human.Bytes(c.GetBytes()), human.Count(c.GetFound()), human.Count(c.GetNew()), filteredText(c.GetFiltered()))
 	}
-	t.Write(out, "no cycle of its seeds has ended yet")
+	none := "no cycle of its seeds has ended yet"
+	if failures := status.GetConsecutiveFailures(); failures > 0 {
+		none = fmt.Sprintf("no cycle of its seeds has ended yet: the first goes on after %s", human.Plural(failures, "failure"))
+	}
+	t.Write(out, none)
 }
 
 // healthText is a health and what it comes from.
@@ -70,6 +75,10 @@ func healthText(now time.Time, status *pb.SourceStatus) string {
 		why = describe.Quiet(now, status)
 	case pb.SourceHealth_SOURCE_HEALTH_PAGES_FAIL:
 		why = describe.PagesFail(status)
+	case pb.SourceHealth_SOURCE_HEALTH_FAILING, pb.SourceHealth_SOURCE_HEALTH_BACKED_OFF: // that a seed waits after its error has the error again
+		short := proto.CloneOf(status)
+		short.Gates = slices.DeleteFunc(short.GetGates(), func(g *pb.Gate) bool { return g.GetKind() == pb.GateKind_GATE_KIND_NOT_DUE })
+		why = healthWhy(now, short)
 	default:
 		why = healthWhy(now, status)
 	}

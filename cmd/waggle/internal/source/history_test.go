@@ -147,3 +147,16 @@ func TestSource_PagesFail(t *testing.T) {
 		}
 	}
 }
+
+// The health of a source that fails names its error once, and why no cycle is listed.
+func TestSource_history_failing(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	clitest.Command(t, env, "source", "create", "news", "--seed", "http://a.example/feed", "--every", "1h")
+	const message = "http://a.example/feed answered 500"
+	clitest.FailTask(t, env, &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_SERVER_ERROR, HttpStatus: 500, Message: message})
+	got := clitest.Command(t, env, "source", "history", "news").Out
+	if strings.Count(got, message) != 1 || !strings.Contains(got, "no cycle of its seeds has ended yet: the first goes on after 1 failure\n") {
+		t.Errorf("the history is\n%s", got)
+	}
+}

@@ -86,7 +86,7 @@ func newTaskGet(o *client.Options) *cobra.Command {
 }
 
 func writeTasks(out io.Writer, now time.Time, tasks []*pb.Task) {
-	t := human.NewTable("TASK^11", "STATE", "SOURCE/4^10", "DUE/3", ">DEPTH/1", "HELD BY/2^8", "URL/6^16", "LAST ERROR/5~12")
+	t := human.NewTable("TASK^11", "STATE", "SOURCE/4^10", "DUE/3", ">DEPTH/2=1", "HELD BY/2^8", "URL/6^28", "LAST ERROR/1~12")
 	for _, task := range tasks {
 		problem := ""
 		if e := task.GetLastError(); e != nil {

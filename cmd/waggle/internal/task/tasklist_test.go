@@ -203,3 +203,18 @@ func TestTaskList_asksFew(t *testing.T) {
 		}
 	}
 }
+
+// In 80 columns a task that failed is listed with its whole address and with why, and no line is spent on the usual depth.
+func TestTask_listFits(t *testing.T) {
+	t.Parallel()
+	env, _ := clitest.Served(t)
+	clitest.Command(t, env, "source", "create", "n.feed")
+	clitest.Command(t, env, "task", "submit", "--source", "n.feed", "http://127.0.0.1:8199/0.html")
+	clitest.FailTask(t, env, &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_FORBIDDEN, HttpStatus: 403, Message: "answered 403"})
+	got := clitest.OnTerminal(t, 0, env, "task", "list", "--source", "n.feed")
+	for _, want := range []string{"  http://127.0.0.1:8199/0.html", "\n  LAST ERROR FORBIDDEN (HTTP 403): answered 403\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the list has no %q:\n%s", want, got)
+		}
+	}
+}
