@@ -107,7 +107,7 @@ func TestCollect_deadSink(t *testing.T) {
 	eventually(t, at+"/metrics", http.StatusOK, "waggle_collector_problem 1")
 	listed := func(problem bool) {
 		t.Helper()
-		for limit := time.Now().Add(clitest.WaitLimit); ; time.Sleep(50 * time.Millisecond) {
+		for limit := time.Now().Add(clitest.WaitLimit); ; {
 			list := clitest.Command(t, env, "collector", "list", "--output", "json").Out
 			if strings.Contains(list, "the last page could not be kept: command") == problem {
 				return
