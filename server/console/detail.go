@@ -43,7 +43,7 @@ func (c *Console) source(v *visit) (any, error) {
 	if out.Explain, err = c.explain(v, &pb.ExplainRequest{SourceId: id}); err != nil {
 		return nil, err
 	}
-	return &view{page: "source", title: v.text.say("Source %s", id), command: "waggle source get " + quoted(id), live: true, data: out}, nil
+	return &view{page: "source", title: v.text.say("Source %s", id), command: "waggle source get " + quoted(id), live: true, data: out, acts: v.actsOn([]string{"source", id}, "trigger", "edit", "hold", "lift", "delete")}, nil
 }
 
 // explain is nil to whom may not ask.
@@ -94,7 +94,10 @@ func (c *Console) queue(v *visit) (any, error) {
 		}
 		out.Leases = leases.GetLeases()
 	}
-	return &view{page: "queue", title: v.text.say("Queue %s", got.GetQueue().GetName()), command: "waggle queue get " + quoted(name), live: true, data: out}, nil
+	name = got.GetQueue().GetName()
+	acts := v.actsOn([]string{"queue", name}, "hold", "lift", "unblock")
+	acts = append(acts, v.acts([]string{"rule", "pattern", name})...)
+	return &view{page: "queue", title: v.text.say("Queue %s", name), command: "waggle queue get " + quoted(name), live: true, data: out, acts: acts}, nil
 }
 
 type taskView struct {
@@ -145,5 +148,5 @@ func (c *Console) task(v *visit) (any, error) {
 	if out.Explain, err = c.explain(v, &pb.ExplainRequest{TaskId: task.GetId()}); err != nil {
 		return nil, err
 	}
-	return &view{page: "task", title: "Task", command: "waggle task get " + quoted(task.GetId()), live: true, data: out}, nil
+	return &view{page: "task", title: "Task", command: "waggle task get " + quoted(task.GetId()), live: true, data: out, acts: v.actsOn([]string{"task", task.GetId()}, taskChangesOf(strings.ToLower(strings.TrimPrefix(task.GetState().String(), "TASK_STATE_")))...)}, nil
 }
