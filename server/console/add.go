@@ -169,6 +169,10 @@ func (v *visit) planImport(f form) (*plan, error) {
 	case len(entries) > maxImported:
 		return p, status.Error(codes.InvalidArgument, v.text.say("%s has %s sources: more than %s are imported by the command waggle source import.", name, v.text.count(len(entries)), v.text.count(maxImported)))
 	}
+	p.command = []string{"waggle", "source", "import", name}
+	if defaults != nil {
+		p.command = append(p.command, sourceFlags(&pb.SourceSpec{Schedule: defaults}, []string{"schedule"}, "")...)
+	}
 	p.call = func(ctx context.Context, o order) (*outcome, error) { return v.imports(ctx, o, entries) }
 	return p, nil
 }

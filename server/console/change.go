@@ -56,6 +56,7 @@ type plan struct {
 	command []string
 	form    string // the page that its form goes to, if that is another one than "change"
 	back    string // the page to go to when it is made, if that is another one than it came from
+	fresh   bool   // the form shows what is there: nothing has been changed on it
 	// call makes the change, or reports what it would do. nil: something is still missing.
 	call func(ctx context.Context, o order) (*outcome, error)
 }
@@ -202,7 +203,7 @@ func (c *Console) changeOf(v *visit, f form, do string) (any, error) {
 	var out *outcome
 	ready, o := p.call != nil && err == nil, order{dry: !making, reason: f.text("reason"), token: f.text("token")}
 	switch {
-	case !ready:
+	case !ready || p.fresh && !making:
 	case making && o.reason == "":
 		err = status.Error(codes.InvalidArgument, v.text.say("The reason is missing: the audit has it."))
 	default:
@@ -224,6 +225,7 @@ func (c *Console) changeOf(v *visit, f form, do string) (any, error) {
 		return &made{"change?" + f.Encode(), text + " " + v.text.say("More is left: go on here.")}, nil
 	}
 	f.Set("do", do)
+	f.Set("to", back)
 	shown := &changeView{
 		Action: v.text.say(of.title), Form: cmp.Or(p.form, "change"), Note: p.note, Reason: o.reason, Back: back, Fields: p.fields, Hidden: f.hidden(p.fields), Outcome: out,
 		Uploads: slices.ContainsFunc(p.fields, func(of field) bool { return of.Kind == "file" }), Ready: p.call != nil,

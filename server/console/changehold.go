@@ -243,5 +243,20 @@ func (v *visit) instant(name, text string) (*timestamppb.Timestamp, error) {
 
 // liftAddress is the page that lifts a hold of the list.
 func liftAddress(hold *pb.Hold) (string, error) {
-	return pageAddress("change", append([]string{"do", "lift", "name", hold.GetName(), "to", "holds"}, targetPairs(hold.GetTarget())...)...)
+	return pageAddress("change", append([]string{"do"}, append(liftOf(hold), "to", "holds")...)...)
+}
+
+// liftOf is the change that lifts a hold.
+func liftOf(hold *pb.Hold) []string {
+	return append([]string{"lift", "name", hold.GetName()}, targetPairs(hold.GetTarget())...)
+}
+
+// liftActs are the buttons that lift holds.
+func (v *visit) liftActs(holds ...*pb.Hold) (shown []act) {
+	for _, hold := range holds {
+		if hold != nil {
+			shown = append(shown, v.acts(liftOf(hold))...)
+		}
+	}
+	return shown
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"strconv"
 
 	"google.golang.org/grpc/codes"
@@ -66,18 +67,15 @@ func (v *visit) planRule(f form) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	given := f.text("etag") != ""
-	if pattern != "" && given {
-		etag = f.text("etag")
-	}
+	etag = cmp.Or(f.text("etag"), etag)
 	f.Set("etag", etag) // of what is shown: a rule that changes in between is not overwritten
 	settings := ruleSettings(was)
-	p := &plan{command: []string{"waggle", "queue", "rule", "set", pattern, "--replace"}}
+	p := &plan{command: []string{"waggle", "queue", "rule", "set", pattern, "--replace"}, fresh: v.Method == http.MethodGet}
 	p.fields = []field{{Name: "pattern", Label: "Pattern", Kind: "text", Value: pattern, Required: true, Hint: "as example.com, *.example.com or *"}}
 	rule, now := &pb.QueueRule{Pattern: pattern}, make(map[string]string)
 	for _, one := range ruleFields() {
 		one.Kind, one.Value = "text", settings[one.Name]
-		if given {
+		if f.Has(one.Name) {
 			one.Value = f.text(one.Name)
 		}
 		if now[one.Name] = one.Value; one.Value != "" {
@@ -145,9 +143,7 @@ func (v *visit) planUnrule(f form) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sent := f.text("etag"); sent != "" {
-		etag = sent
-	}
+	etag = cmp.Or(f.text("etag"), etag)
 	f.Set("etag", etag)
 	p := &plan{note: v.text.say("What the rule %s matched gets the next shorter pattern, or the defaults.", pattern), command: []string{"waggle", "queue", "rule", "delete", pattern}}
 	if was == nil {

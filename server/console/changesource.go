@@ -1,9 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,17 +127,14 @@ func (v *visit) planEdit(f form) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, given, etag := got.GetSource().GetSpec(), f.text("etag") != "", got.GetSource().GetEtag()
-	if given {
-		etag = f.text("etag")
-	}
+	spec, etag := got.GetSource().GetSpec(), cmp.Or(f.text("etag"), got.GetSource().GetEtag())
 	f.Set("etag", etag) // of what is shown: a change in between is not overwritten
-	p := &plan{command: []string{"waggle", "source", "update", id}}
+	p := &plan{note: v.text.say("Source %s", id), command: []string{"waggle", "source", "update", id}, fresh: v.Method == http.MethodGet}
 	was, now := settingsOf(spec), make(map[string]string)
 	req := &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: id}, Etag: etag, UpdateMask: &fieldmaskpb.FieldMask{}}
 	var lines []string
 	for _, one := range sourceFields() {
-		if one.Value = was[one.Name]; given {
+		if one.Value = was[one.Name]; f.Has(one.Name) {
 			one.Value = strings.TrimSpace(strings.ReplaceAll(f.Get(one.Name), "\r\n", "\n"))
 		}
 		now[one.Name] = one.Value

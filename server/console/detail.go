@@ -43,7 +43,8 @@ func (c *Console) source(v *visit) (any, error) {
 	if out.Explain, err = c.explain(v, &pb.ExplainRequest{SourceId: id}); err != nil {
 		return nil, err
 	}
-	return &view{page: "source", title: v.text.say("Source %s", id), command: "waggle source get " + quoted(id), live: true, data: out, acts: v.actsOn([]string{"source", id}, "trigger", "edit", "hold", "lift", "delete")}, nil
+	acts := append(v.actsOn([]string{"source", id}, "trigger", "edit", "hold", "delete"), v.liftActs(got.GetSource().GetStatus().GetHolds()...)...)
+	return &view{page: "source", title: v.text.say("Source %s", id), command: "waggle source get " + quoted(id), live: true, data: out, acts: acts}, nil
 }
 
 // explain is nil to whom may not ask.
@@ -95,8 +96,16 @@ func (c *Console) queue(v *visit) (any, error) {
 		out.Leases = leases.GetLeases()
 	}
 	name = got.GetQueue().GetName()
-	acts := v.actsOn([]string{"queue", name}, "hold", "lift", "unblock")
-	acts = append(acts, v.acts([]string{"rule", "pattern", name})...)
+	acts := v.acts([]string{"hold", "queue", name}, []string{"rule", "pattern", name})
+	for _, gate := range got.GetQueue().GetGates() {
+		switch gate.GetKind() {
+		case pb.GateKind_GATE_KIND_QUEUE_HELD:
+			acts = append(acts, v.liftActs(gate.GetHold())...)
+		case pb.GateKind_GATE_KIND_HOST_BLOCKED:
+			acts = append(acts, v.acts([]string{"unblock", "queue", name})...)
+		default:
+		}
+	}
 	return &view{page: "queue", title: v.text.say("Queue %s", name), command: "waggle queue get " + quoted(name), live: true, data: out, acts: acts}, nil
 }
 

@@ -97,7 +97,7 @@ func (c *Console) sourceList(v *visit) (any, error) {
 		out.May = true
 		if !chosen { // no change takes a health as its filter
 			all := []string{"matching", "sources", "prefix", out.Prefix, "pool", out.Pool}
-			page.acts = append(page.acts, v.actsOn(all, "trigger", "hold", "lift", "delete")...)
+			page.matching = v.actsOn(all, "trigger", "hold", "lift", "delete")
 		}
 	} else {
 		page.picks = nil
@@ -191,7 +191,7 @@ func (c *Console) taskList(v *visit) (any, error) {
 	if shown.picks = v.acts([]string{"cancel"}, []string{"retry"}, []string{"revoke"}); len(out.Tasks) > 0 && len(shown.picks) > 0 {
 		out.May = true
 		all := []string{"matching", "tasks", "source", out.Source, "queue", out.Queue, "state", v.query("state"), "reason_of", v.query("reason")}
-		shown.acts = v.actsOn(all, taskChangesOf(v.query("state"))...)
+		shown.matching = v.actsOn(all, taskChangesOf(v.query("state"))...)
 	} else {
 		shown.picks = nil
 	}

@@ -23,7 +23,7 @@ type layout struct {
 	Version  string
 	Command  string // that shows the same
 	Acts     []act  // buttons that lead to changes
-	ActsFor  string // what they are about, if that is not the page
+	Matching []act  // changes of all that a list shows
 	Picks    []act  // changes of what is chosen in the list
 	Done     string // what was changed just now
 	Data     any
@@ -31,12 +31,11 @@ type layout struct {
 
 // view is the data of a page, and what its frame says.
 type view struct {
-	page, title, command string
-	live                 bool
-	code                 int // of the answer, if that is not OK
-	actsFor              string
-	acts, picks          []act
-	data                 any
+	page, title, command  string
+	live                  bool
+	code                  int // of the answer, if that is not OK
+	acts, matching, picks []act
+	data                  any
 }
 
 // write writes a page.
@@ -53,7 +52,7 @@ func (v *visit) write(w http.ResponseWriter, code int, data any) {
 	var page bytes.Buffer
 	err := v.text.templates.ExecuteTemplate(&page, "layout", &layout{
 		Page: of.page, Title: of.title, Lang: v.text.lang, Nonce: nonce, Assets: "assets/" + assetVersion, Here: v.here(),
-		Identity: v.identity, Guarded: v.c.cfg.Guarded, Live: of.live, Version: v.c.cfg.Version, Command: of.command, Acts: of.acts, ActsFor: of.actsFor, Picks: of.picks, Done: done, Data: of.data,
+		Identity: v.identity, Guarded: v.c.cfg.Guarded, Live: of.live, Version: v.c.cfg.Version, Command: of.command, Acts: of.acts, Matching: of.matching, Picks: of.picks, Done: done, Data: of.data,
 	})
 	if err != nil {
 		http.Error(w, fmt.Sprintf("the page could not be made: %v", err), http.StatusInternalServerError)
