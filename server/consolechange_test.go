@@ -48,7 +48,7 @@ func (c changer) send(t *testing.T, method, page string, body io.Reader, header 
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req) // the leak check counts idle connections
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,5 +483,35 @@ func TestConsole_import(t *testing.T) {
 		if resp, text := upload(file); resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, want) {
 			t.Errorf("%s: %d, %.2000s", want, resp.StatusCode, text)
 		}
+	}
+}
+
+// A host that is blocked after failures is asked again when somebody opens its block.
+func TestConsole_unblock(t *testing.T) {
+	t.Parallel()
+	c := changer{newChangeBed(t), "admin"}
+	c.task(t, "news.a", "https://down.example/1")
+	ctx := as(t.Context(), "collector")
+	fetched, err := c.bed.dispatch.FetchTask(ctx, &pb.FetchTaskRequest{CollectorId: "c1", Session: "s1", ClientToken: "t", Wait: durationpb.New(10 * time.Second)})
+	if err != nil || len(fetched.GetLeasedTasks()) != 1 {
+		t.Fatal(err, fetched)
+	}
+	leased := fetched.GetLeasedTasks()[0]
+	failed := &pb.Failed{Reason: pb.FailureReason_FAILURE_REASON_THROTTLED, HttpStatus: 503}
+	if _, err := c.bed.dispatch.ReportTask(ctx, &pb.ReportTaskRequest{CollectorId: "c1", Session: "s1", Reports: []*pb.TaskReport{
+		{TaskId: leased.GetTask().GetId(), LeaseToken: leased.GetLease().GetLeaseToken(), Outcome: &pb.Outcome{Result: &pb.Outcome_Failed{Failed: failed}}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	_, text := c.ask(t, "queue?name=down.example", nil)
+	if !strings.Contains(text, "change?do=unblock&amp;queue=down.example") {
+		t.Fatal(text)
+	}
+	form, _ := url.ParseQuery("do=unblock&queue=down.example&sure=1&reason=repaired") // it is well formed
+	if resp, text := c.ask(t, "change", form); resp.StatusCode != http.StatusSeeOther {
+		t.Fatalf("%d, %s", resp.StatusCode, text)
+	}
+	if _, text = c.ask(t, "queue?name=down.example", nil); strings.Contains(text, "do=unblock") || !strings.Contains(text, "do=hold") {
+		t.Error(text)
 	}
 }
