@@ -41,7 +41,7 @@ func (m *model) genBeats() step {
 		c := one(m, m.collectors...)
 		info := dispatch.CollectorInfo{
 			ID: c.id, Session: c.session(), Version: "1", Hostname: "h", Labels: map[string]string{"a": "b"},
-			Pools: []string{pool}, Slots: m.rand.IntN(5), StuckSlots: m.rand.IntN(3), ProblemDuration: time.Duration(m.rand.IntN(3)), Client: "waggle-go/0.1.0",
+			Pools: []string{pool}, Slots: m.rand.IntN(5), StuckSlots: m.rand.IntN(3), Problem: "p", ProblemDuration: time.Second, Client: "waggle-go/0.1.0",
 		}
 		if m.chance(5) && c.number > 1 {
 			info.Session = "s" + strconv.Itoa(c.number-1)
