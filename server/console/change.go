@@ -160,8 +160,8 @@ func (f form) upload() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
-	return io.ReadAll(in)
+	text, err := io.ReadAll(in)
+	return text, errors.Join(err, in.Close())
 }
 
 // changeView is the page of a change.
