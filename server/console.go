@@ -63,6 +63,13 @@ func (s *Server) newConsole() *console.Console {
 			}
 			return identity, scope, nil
 		},
+		Sources: func(ctx context.Context) []string {
+			caller, err := s.guard.Admit(ctx, pb.SourceService_ListSources_FullMethodName)
+			if err != nil {
+				return nil // the call is refused, too
+			}
+			return caller.Sources()
+		},
 		May: func(ctx context.Context, method string) bool {
 			_, err := s.guard.Admit(ctx, method)
 			return err == nil

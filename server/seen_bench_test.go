@@ -1,9 +1,15 @@
 package server_test
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,4 +99,73 @@ func BenchmarkSeen(b *testing.B) {
 			}
 		}
 	})
+	get := func(b *testing.B, path string) {
+		reply, err := http.Get("http://" + bed.http.Addr().String() + path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, reply.Body); err != nil || reply.Body.Close() != nil || reply.StatusCode != http.StatusOK {
+			b.Fatalf("%s: %s, %v", path, reply.Status, err)
+		}
+	}
+	for _, path := range []string{
+		"/", "/sources", "/sources?health=quiet", "/source?id=s.00007", "/queues", "/queues?order=waiting", "/queue?name=s.00007.example",
+		"/tasks?source=s.00007", "/collectors", "/holds", "/rules", "/audit",
+	} {
+		b.Run("console "+path, func(b *testing.B) {
+			var took []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				get(b, path)
+				took = append(took, time.Since(began))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+	// A viewer has an event stream, and gets the overview at each tick. What they cost, and what the process does without them is left out.
+	b.Run("console of 100 viewers", func(b *testing.B) {
+		const viewers, lasts = 100, 20 * time.Second
+		for b.Loop() {
+			idle := processorTime(b)
+			time.Sleep(lasts)
+			before := processorTime(b)
+			idle, until := before-idle, time.Now().Add(lasts)
+			var all sync.WaitGroup
+			for range viewers {
+				all.Go(func() {
+					ctx, stop := context.WithDeadline(b.Context(), until)
+					defer stop()
+					req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+bed.http.Addr().String()+"/events", http.NoBody)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					reply, err := http.DefaultClient.Do(req)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					defer reply.Body.Close()
+					lines := bufio.NewScanner(reply.Body)
+					for lines.Scan() {
+						if strings.HasPrefix(lines.Text(), "event: tick") {
+							get(b, "/")
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(100*float64(processorTime(b)-before-idle)/float64(lasts), "%-of-a-core")
+		}
+	})
+}
+
+// processorTime is what this process, server and clients, has used.
+func processorTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -64,12 +64,13 @@ func (f form) targetFields() []field {
 	if f.text("choose") == "" {
 		return nil
 	}
-	fields := []field{{Name: "everything", Label: "Everything", Kind: "check", On: f.text("everything") != ""}}
-	for _, name := range []string{"pool", "source", "queue", "collector"} {
-		label := map[string]string{"pool": "Pool", "source": "Source", "queue": "Queue", "collector": "Collector"}[name]
-		fields = append(fields, field{Name: name, Label: label, Kind: "text", Value: f.text(name)})
+	return []field{
+		{Name: "everything", Label: "Everything", Kind: "check", On: f.text("everything") != ""},
+		{Name: "pool", Label: "Pool", Kind: "text", Value: f.text("pool")},
+		{Name: "source", Label: "Source", Kind: "text", Value: f.text("source")},
+		{Name: "queue", Label: "Queue", Kind: "text", Value: f.text("queue")},
+		{Name: "collector", Label: "Collector", Kind: "text", Value: f.text("collector")},
 	}
-	return fields
 }
 
 // nothingChosen is the error of a change that is about nothing.

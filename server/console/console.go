@@ -27,6 +27,8 @@ type Config struct {
 	// Admit returns who asks: a name for people, empty if nobody has to say, and a text that is the same for all who may see the same. The
 	// error is a status.
 	Admit func(ctx context.Context) (identity, scope string, err error)
+	// Sources are the prefixes of the ids of all sources that who asks may see; nil: all.
+	Sources func(ctx context.Context) []string
 	// May reports whether who asks may call a method.
 	May func(ctx context.Context, method string) bool
 	// WithToken is ctx with a bearer token in place of what it had.

@@ -75,6 +75,9 @@ type sourceListView struct {
 
 func (c *Console) sourceList(v *visit) (any, error) {
 	out := &sourceListView{Prefix: v.query("prefix"), Pool: v.query("pool")}
+	if own := v.c.cfg.Sources(v.Context()); out.Prefix == "" && len(own) > 0 {
+		out.Prefix = own[0] // a list of all sources is refused
+	}
 	req := &pb.ListSourcesRequest{
 		Filter: &pb.Filter{SourceIdPrefix: out.Prefix, Pool: out.Pool}, PageSize: pageSize, PageToken: v.query("page"), Gates: true,
 	}

@@ -9,7 +9,7 @@ import (
 // overview is the page of what is not well, and of what goes on.
 type overview struct {
 	Findings                           []shownFinding
-	AllLooked                          bool
+	AllLooked, Unread                  bool
 	Tasks                              *pb.TaskCounts
 	Rates                              *pb.Rates
 	Sources, Queues, Collectors, Holds int64
@@ -97,7 +97,7 @@ func (c *Console) overview(v *visit) (any, error) {
 		return nil, err
 	}
 	out := &overview{
-		AllLooked: of.findings.GetAllLookedAt(), Tasks: of.stats.GetTasks(), Rates: of.stats.GetRates(), Sources: of.findings.GetSources(),
+		AllLooked: of.findings.GetAllLookedAt(), Unread: of.findings == nil, Tasks: of.stats.GetTasks(), Rates: of.stats.GetRates(), Sources: of.findings.GetSources(),
 		Queues: of.stats.GetQueues(), Collectors: of.stats.GetCollectors(), Holds: of.stats.GetHolds(), NextDue: of.findings.GetNextDueTime(),
 		Store: of.stats.GetStore(), Room: of.stats.GetRoom(), Owner: of.stats.GetOwnership(), Dispatcher: of.stats.GetDispatcher(),
 	}

@@ -29,7 +29,7 @@ import (
 
 // New makes the command.
 func New(c cli.Console) *cobra.Command {
-	pages := 40
+	pages, console := 40, false
 	cmd := &cobra.Command{
 		Use:     "demo",
 		Short:   "Show Waggle at work on a small site",
@@ -39,16 +39,20 @@ store, and three collectors as processes of their own. Half-way one of them gets
 it counts, page by page, what the web server and the dispatcher saw.
 
 It needs nothing but this program, listens on free ports of loopback only, and leaves nothing behind. It exits 0 only if every
-page was crawled exactly once and no host was asked more often than its delay allows.`,
+page was crawled exactly once and no host was asked more often than its delay allows.
+
+With --console it also serves the console, opens it in your browser, and goes on until Ctrl-C, so that you can look at the
+crawl while it runs and after it.`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pages < 2 || pages > 1000 {
 				return cli.Usagef("--pages %d: say 2 to 1000", pages)
 			}
-			return run(cmd.Context(), c, cmd.OutOrStdout(), pages)
+			return run(cmd.Context(), c, cmd.OutOrStdout(), pages, console)
 		},
 	}
 	cmd.Flags().IntVar(&pages, "pages", pages, "`number` of pages of each host")
+	cmd.Flags().BoolVar(&console, "console", console, "serve the console, open it in the browser, and go on until Ctrl-C")
 	return cmd
 }
 
@@ -58,13 +62,15 @@ type demo struct {
 	site       *site
 	dir        string // where the collectors keep the pages
 	conn       *grpc.ClientConn
+	console    string // its address; empty: it is not served
 	collectors map[string]*process
 	began      time.Time
 	held       map[string]bool // URLs whose leases the victim left behind; nil: not known yet
 }
 
 // run runs the demo and writes its table; the error is what did not hold.
-func run(ctx context.Context, c cli.Console, out io.Writer, pages int) (err error) {
+func run(ctx context.Context, c cli.Console, out io.Writer, pages int, console bool) (err error) {
+	interrupted := ctx.Done()
 	ctx, cancel := context.WithTimeoutCause(ctx, crawlLimit, fmt.Errorf("the crawl did not end within %s", human.Duration(crawlLimit)))
 	defer cancel()
 	d := &demo{screen: human.NewScreen(out), began: time.Now(), collectors: map[string]*process{}}
@@ -77,7 +83,7 @@ func run(ctx context.Context, c cli.Console, out io.Writer, pages int) (err erro
 	}
 	defer d.site.close()
 	fmt.Fprintf(d.screen, "web site     %d pages on %d hosts, which all link to one another\n", d.site.pages(), len(d.site.hosts))
-	stop, err := d.startDispatcher(ctx, c)
+	stop, err := d.startDispatcher(ctx, c, console)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -116,17 +122,25 @@ func run(ctx context.Context, c cli.Console, out io.Writer, pages int) (err erro
 		return fmt.Errorf("demo: %w", err)
 	}
 	result.write(out)
+	if console {
+		fmt.Fprintf(out, "\nThe console goes on until Ctrl-C: %s\n", d.console)
+		<-interrupted
+	}
 	return errors.Join(stopErr, result.verdict())
 }
 
 // startDispatcher runs a dispatcher on the memory store, as `waggle serve --store memory` does, and connects to it. stop ends it.
-func (d *demo) startDispatcher(ctx context.Context, c cli.Console) (stop func() error, err error) {
+func (d *demo) startDispatcher(ctx context.Context, c cli.Console, console bool) (stop func() error, err error) {
 	store, err := store.New(store.Config{})
 	if err != nil {
 		return nil, err
 	}
+	address := server.Off
+	if console {
+		address = "127.0.0.1:0"
+	}
 	node, err := dispatcher.NewNode(server.Config{
-		Listen: "127.0.0.1:0", HTTP: server.Off, DrainTimeout: 2 * time.Second, TracerProvider: c.TracerProvider,
+		Listen: "127.0.0.1:0", HTTP: address, DrainTimeout: 2 * time.Second, TracerProvider: c.TracerProvider,
 	}, store, zap.NewNop())
 	if err == nil {
 		err = node.Server.Listen(ctx)
@@ -141,6 +155,13 @@ func (d *demo) startDispatcher(ctx context.Context, c cli.Console) (stop func() 
 	var g errgroup.Group
 	g.Go(func() error { return node.Run(running) })
 	fmt.Fprintf(d.screen, "dispatcher   %s, store in memory\n", node.Server.Address())
+	if console {
+		d.console = "http://" + node.Server.HTTPAddress() + "/"
+		fmt.Fprintf(d.screen, "console      %s\n", d.console)
+		if d.screen.Live { // somebody sits there
+			openBrowser(ctx, d.console)
+		}
+	}
 	return func() error {
 		err := d.conn.Close()
 		cancel()

@@ -1,6 +1,8 @@
 package demo_test
 
 import (
+	"io"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -31,6 +33,31 @@ func TestDemo(t *testing.T) {
 	}
 	if strings.ContainsRune(got.Out, '\x1b') {
 		t.Errorf("steers a terminal that is none:\n%q", got.Out)
+	}
+}
+
+// TestDemo_Console shows the crawl in the console, while it runs and after it.
+func TestDemo_Console(t *testing.T) {
+	t.Parallel()
+	d := clitest.Start(t, nil, "demo", "--console", "--pages", "24")
+	address := d.Out.Line(t, `console +(http://127\.0\.0\.1:\d+/)`)[1]
+	page := func(path, want string) {
+		t.Helper()
+		reply, err := http.Get(address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		if err != nil || reply.Body.Close() != nil || reply.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s, %v, without %q:\n%s", path, reply.Status, err, want, text)
+		}
+	}
+	page("", "<h1>Overview</h1>")
+	page("source?id=demo", "<h1>Source demo</h1>")
+	d.Out.Line(t, `The console goes on until Ctrl-C: `+address)
+	page("collectors", "demo-2")
+	if code := d.End(); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
 	}
 }
 
