@@ -28,8 +28,14 @@ type changer struct {
 	token string
 }
 
+// answered is how a page was answered.
+type answered struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // ask gets a page, or posts a form to it.
-func (c changer) ask(t *testing.T, page string, form url.Values, header ...string) (*http.Response, string) {
+func (c changer) ask(t *testing.T, page string, form url.Values, header ...string) (answered, string) {
 	t.Helper()
 	method, body := http.MethodGet, io.Reader(nil)
 	if form != nil {
@@ -38,7 +44,7 @@ func (c changer) ask(t *testing.T, page string, form url.Values, header ...strin
 	return c.send(t, method, page, body, header...)
 }
 
-func (c changer) send(t *testing.T, method, page string, body io.Reader, header ...string) (*http.Response, string) {
+func (c changer) send(t *testing.T, method, page string, body io.Reader, header ...string) (answered, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.bed.http.Addr().String()+"/"+page, body)
 	if err != nil {
@@ -57,7 +63,7 @@ func (c changer) send(t *testing.T, method, page string, body io.Reader, header 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(text)
+	return answered{resp.StatusCode, resp.Header}, string(text)
 }
 
 // changes is a bed with a policy and sources of two prefixes.
@@ -382,10 +388,15 @@ func TestConsole_hostileForm(t *testing.T) {
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(1)>`
 	for _, form := range []url.Values{
 		{"do": {"hold"}, "source": {"news.a"}, "name": {evil}, "until": {evil}, evil: {evil}, "to": {evil}},
-		{"do": {"hold"}, "source": {evil}}, {"do": {"edit"}, "source": {"news.a"}, "display_name": {evil}, "schedule": {evil}, "labels": {evil}},
-		{"do": {"edit"}, "source": {"news.a"}, "display_name": {evil}, "reason": {evil}, "sure": {"1"}}, {"do": {evil}},
-		{"do": {"add"}, "url": {evil}, "id": {evil}, "pool": {evil}}, {"do": {"rule"}, "pattern": {evil}, "min-delay": {evil}}, {"do": {"cancel"}, "task": {evil}},
-		{"do": {"trigger"}, "source": {"news.a"}, "to": {"javascript:alert(1)"}}, {"do": {"trigger"}, "source": {"news.a"}, "to": {"//evil.example"}},
+		{"do": {"hold"}, "source": {evil}},
+		{"do": {"edit"}, "source": {"news.a"}, "display_name": {evil}, "schedule": {evil}, "labels": {evil}},
+		{"do": {"edit"}, "source": {"news.a"}, "display_name": {evil}, "reason": {evil}, "sure": {"1"}},
+		{"do": {evil}},
+		{"do": {"add"}, "url": {evil}, "id": {evil}, "pool": {evil}},
+		{"do": {"rule"}, "pattern": {evil}, "min-delay": {evil}},
+		{"do": {"cancel"}, "task": {evil}},
+		{"do": {"trigger"}, "source": {"news.a"}, "to": {"javascript:alert(1)"}},
+		{"do": {"trigger"}, "source": {"news.a"}, "to": {"//evil.example"}},
 	} {
 		_, text := c.ask(t, "change", form)
 		if strings.Contains(text, "<script>alert") || strings.Contains(text, "<img") || strings.Contains(text, "javascript:") || strings.Contains(text, `"//evil`) {
@@ -448,7 +459,7 @@ func TestConsole_wrongForm(t *testing.T) {
 func TestConsole_import(t *testing.T) {
 	t.Parallel()
 	c := changer{newChangeBed(t), "admin"}
-	upload := func(file []byte) (*http.Response, string) {
+	upload := func(file []byte) (answered, string) {
 		var body bytes.Buffer
 		parts := multipart.NewWriter(&body)
 		part, err := parts.CreateFormFile("file", "feeds.txt")

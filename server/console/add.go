@@ -179,23 +179,21 @@ func (v *visit) planImport(f form) (*plan, error) {
 
 // fileOf is the file of a form: one that was sent now, or one that the form carries since then. text is nil: there is none.
 func (v *visit) fileOf(f form) (name string, text []byte, err error) {
-	switch {
-	case f.file != nil && f.file.Size > maxUpload:
+	unread := status.Error(codes.InvalidArgument, v.text.say("The form cannot be read."))
+	switch data := f.text("data"); {
+	case f.file != nil && f.file.Size > maxUpload, base64.RawURLEncoding.DecodedLen(len(data)) > maxUpload:
 		return "", nil, status.Error(codes.InvalidArgument, v.text.say("The file is too large: at most %s fit.", v.text.bytes(maxUpload)))
 	case f.file != nil:
-		name, text = f.file.Filename, nil
 		if text, err = f.upload(); err != nil {
-			return "", nil, status.Error(codes.InvalidArgument, v.text.say("The form cannot be read."))
+			return "", nil, unread
 		}
-	case f.text("data") != "":
-		if name, text, err = f.text("filename"), nil, nil; len(f.text("data")) > base64.RawURLEncoding.EncodedLen(maxUpload) {
-			return "", nil, status.Error(codes.InvalidArgument, v.text.say("The file is too large: at most %s fit.", v.text.bytes(maxUpload)))
-		}
-		if text, err = base64.RawURLEncoding.DecodeString(f.text("data")); err != nil {
-			return "", nil, status.Error(codes.InvalidArgument, v.text.say("The form cannot be read."))
+		return f.file.Filename, text, nil
+	case data != "":
+		if text, err = base64.RawURLEncoding.DecodeString(data); err != nil {
+			return "", nil, unread
 		}
 	}
-	return name, text, nil
+	return f.text("filename"), text, nil
 }
 
 // imports adds the sources of a file that are not there.

@@ -29,22 +29,22 @@ type action struct {
 // actions are all changes, by their names in addresses.
 func actions(uploads bool) map[string]action {
 	all := map[string]action{
-		"hold":    {"Hold", pb.HoldService_SetHolds_FullMethodName, (*visit).planHold},
-		"lift":    {"Lift", pb.HoldService_LiftHolds_FullMethodName, (*visit).planLift},
-		"unblock": {"Unblock", pb.HoldService_LiftHolds_FullMethodName, (*visit).planUnblock},
-		"trigger": {"Trigger", pb.SourceService_TriggerSources_FullMethodName, (*visit).planTrigger},
-		"delete":  {"Delete", pb.SourceService_DeleteSources_FullMethodName, (*visit).planDelete},
-		"edit":    {"Edit", pb.SourceService_UpdateSource_FullMethodName, (*visit).planEdit},
-		"cancel":  {"Cancel", pb.TaskService_CancelTasks_FullMethodName, (*visit).planCancel},
-		"retry":   {"Retry", pb.TaskService_RetryTasks_FullMethodName, (*visit).planRetry},
-		"revoke":  {"Revoke", pb.TaskService_RevokeLeases_FullMethodName, (*visit).planRevoke},
-		"release": {"Release", pb.AdminService_ReleaseCollector_FullMethodName, (*visit).planRelease},
-		"rule":    {"Set a rule", pb.QueueService_SetQueueRule_FullMethodName, (*visit).planRule},
-		"unrule":  {"Delete the rule", pb.QueueService_DeleteQueueRule_FullMethodName, (*visit).planUnrule},
-		"add":     {"Add a source", pb.SourceService_CreateSource_FullMethodName, (*visit).planAdd},
+		"hold":    {title: "Hold", method: pb.HoldService_SetHolds_FullMethodName, plan: (*visit).planHold},
+		"lift":    {title: "Lift", method: pb.HoldService_LiftHolds_FullMethodName, plan: (*visit).planLift},
+		"unblock": {title: "Unblock", method: pb.HoldService_LiftHolds_FullMethodName, plan: (*visit).planUnblock},
+		"trigger": {title: "Trigger", method: pb.SourceService_TriggerSources_FullMethodName, plan: (*visit).planTrigger},
+		"delete":  {title: "Delete", method: pb.SourceService_DeleteSources_FullMethodName, plan: (*visit).planDelete},
+		"edit":    {title: "Edit", method: pb.SourceService_UpdateSource_FullMethodName, plan: (*visit).planEdit},
+		"cancel":  {title: "Cancel", method: pb.TaskService_CancelTasks_FullMethodName, plan: (*visit).planCancel},
+		"retry":   {title: "Retry", method: pb.TaskService_RetryTasks_FullMethodName, plan: (*visit).planRetry},
+		"revoke":  {title: "Revoke", method: pb.TaskService_RevokeLeases_FullMethodName, plan: (*visit).planRevoke},
+		"release": {title: "Release", method: pb.AdminService_ReleaseCollector_FullMethodName, plan: (*visit).planRelease},
+		"rule":    {title: "Set a rule", method: pb.QueueService_SetQueueRule_FullMethodName, plan: (*visit).planRule},
+		"unrule":  {title: "Delete the rule", method: pb.QueueService_DeleteQueueRule_FullMethodName, plan: (*visit).planUnrule},
+		"add":     {title: "Add a source", method: pb.SourceService_CreateSource_FullMethodName, plan: (*visit).planAdd},
 	}
 	if uploads {
-		all["import"] = action{"Import sources", pb.SourceService_ApplySources_FullMethodName, (*visit).planImport}
+		all["import"] = action{title: "Import sources", method: pb.SourceService_ApplySources_FullMethodName, plan: (*visit).planImport}
 	}
 	return all
 }
@@ -160,8 +160,8 @@ func (f form) upload() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
-	return io.ReadAll(in)
+	text, err := io.ReadAll(in)
+	return text, errors.Join(err, in.Close())
 }
 
 // changeView is the page of a change.

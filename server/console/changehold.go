@@ -64,12 +64,13 @@ func (f form) targetFields() []field {
 	if f.text("choose") == "" {
 		return nil
 	}
-	fields := []field{{Name: "everything", Label: "Everything", Kind: "check", On: f.text("everything") != ""}}
-	for _, name := range []string{"pool", "source", "queue", "collector"} {
-		label := map[string]string{"pool": "Pool", "source": "Source", "queue": "Queue", "collector": "Collector"}[name]
-		fields = append(fields, field{Name: name, Label: label, Kind: "text", Value: f.text(name)})
+	return []field{
+		{Name: "everything", Label: "Everything", Kind: "check", On: f.text("everything") != ""},
+		{Name: "pool", Label: "Pool", Kind: "text", Value: f.text("pool")},
+		{Name: "source", Label: "Source", Kind: "text", Value: f.text("source")},
+		{Name: "queue", Label: "Queue", Kind: "text", Value: f.text("queue")},
+		{Name: "collector", Label: "Collector", Kind: "text", Value: f.text("collector")},
 	}
-	return fields
 }
 
 // nothingChosen is the error of a change that is about nothing.
@@ -84,6 +85,7 @@ func (f form) holdName() field {
 
 func (v *visit) planHold(f form) (*plan, error) {
 	targets, filter, flags := f.targets()
+	named := len(flags) > 0 // by flags, which the filter of some lists is not
 	_, effect, chosen := options[pb.HoldEffect](v.text, pb.HoldEffect_name, "HOLD_EFFECT_", f.text("effect"))
 	if !chosen {
 		effect = pb.HoldEffect_HOLD_EFFECT_STOP_GRANTS
@@ -118,8 +120,8 @@ func (v *visit) planHold(f form) (*plan, error) {
 	if req.GetReplace() {
 		flags = append(flags, "--replace")
 	}
-	if p.command = append([]string{"waggle", "hold", "set"}, flags...); flags == nil || filter != nil && flags[0] != "--source-prefix" {
-		p.command = nil
+	if named {
+		p.command = append([]string{"waggle", "hold", "set"}, flags...)
 	}
 	p.call = func(ctx context.Context, o order) (*outcome, error) {
 		req.ValidateOnly, req.Reason = o.dry, o.reason
@@ -134,7 +136,7 @@ func (v *visit) planHold(f form) (*plan, error) {
 				out.Lines = append(out.Lines, v.text.say("It replaces a hold on %s by %s: %s", v.text.target(hold.GetTarget()), hold.GetBy(), hold.GetReason()))
 			}
 			for _, target := range reply.GetUnknown() {
-				out.Lines = append(out.Lines, v.text.say("Never seen, perhaps misspelt: %s.", v.text.target(target)))
+				out.Lines = append(out.Lines, v.text.say("Never seen, perhaps a typo: %s.", v.text.target(target)))
 			}
 			if n := reply.GetEndedLeases(); n > 0 {
 				out.Lines = append(out.Lines, v.text.say("Leases that end: %s.", v.text.count(n)))
@@ -151,7 +153,7 @@ func (v *visit) planLift(f form) (*plan, error) {
 		return p, v.nothingChosen()
 	}
 	req := &pb.LiftHoldsRequest{Targets: targets, Filter: filter, Name: f.text("name")}
-	if flags != nil {
+	if len(flags) > 0 {
 		p.command = append([]string{"waggle", "hold", "lift"}, flags...)
 		if req.GetName() != "" {
 			p.command = append(p.command, "--name", req.GetName())

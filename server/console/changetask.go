@@ -43,7 +43,7 @@ type taskChanges interface {
 // planTasks is a change of tasks by a call.
 func planTasks[R taskChanges](v *visit, f form, note string, command []string, call func(ctx context.Context, o order, ids []string, filter *pb.Filter, token string) (R, error)) (*plan, error) {
 	ids, filter, flags, err := v.chosenTasks(f)
-	p := &plan{note: v.text.say(note), command: append(slices.Clone(command), flags...)}
+	p := &plan{note: note, command: append(slices.Clone(command), flags...)}
 	if err != nil {
 		return p, err
 	}
@@ -62,21 +62,21 @@ func planTasks[R taskChanges](v *visit, f form, note string, command []string, c
 }
 
 func (v *visit) planCancel(f form) (*plan, error) {
-	return planTasks(v, f, "Tasks that wait end at once. A collector that holds one gets to know of it with its next heartbeat. Seeds are not crawled again until they are retried.",
+	return planTasks(v, f, v.text.say("Tasks that wait end at once. A collector that holds one gets to know of it with its next heartbeat. Seeds are not crawled again until they are retried."),
 		[]string{"waggle", "task", "cancel"}, func(ctx context.Context, o order, ids []string, filter *pb.Filter, token string) (*pb.CancelTasksResponse, error) {
 			return v.c.tasks.CancelTasks(ctx, &pb.CancelTasksRequest{TaskIds: ids, Filter: filter, PageToken: token, Reason: o.reason, ValidateOnly: o.dry})
 		})
 }
 
 func (v *visit) planRetry(f form) (*plan, error) {
-	return planTasks(v, f, "Dead and canceled tasks are due again at once, with all of their attempts.",
+	return planTasks(v, f, v.text.say("Dead and canceled tasks are due again at once, with all of their attempts."),
 		[]string{"waggle", "task", "retry"}, func(ctx context.Context, o order, ids []string, filter *pb.Filter, token string) (*pb.RetryTasksResponse, error) {
 			return v.c.tasks.RetryTasks(ctx, &pb.RetryTasksRequest{TaskIds: ids, Filter: filter, PageToken: token, Reason: o.reason, ValidateOnly: o.dry})
 		})
 }
 
 func (v *visit) planRevoke(f form) (*plan, error) {
-	return planTasks(v, f, "The tasks are taken from the collectors that hold them, and are due again at once. No attempt is spent.",
+	return planTasks(v, f, v.text.say("The tasks are taken from the collectors that hold them, and are due again at once. No attempt is spent."),
 		[]string{"waggle", "lease", "revoke"}, func(ctx context.Context, o order, ids []string, filter *pb.Filter, token string) (*pb.RevokeLeasesResponse, error) {
 			return v.c.tasks.RevokeLeases(ctx, &pb.RevokeLeasesRequest{TaskIds: ids, Filter: filter, PageToken: token, Reason: o.reason, ValidateOnly: o.dry})
 		})
