@@ -13,6 +13,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/dispatch/bounds"
 	"github.com/waggle-crawl/waggle/server/auth"
+	"github.com/waggle-crawl/waggle/server/console"
 	"github.com/waggle-crawl/waggle/server/internal/admit"
 )
 
@@ -55,6 +56,8 @@ type Config struct {
 	// MetricsToken lets only those read /metrics who send a token that may call GetStats.
 	// Default false.
 	MetricsToken bool
+	// ReadSources reads the files of sources that people upload in the console. Default: they can upload none.
+	ReadSources console.SourceReader
 	// TracerProvider makes the spans of calls, grants and reports. Default: there are none, and they cost nothing.
 	TracerProvider trace.TracerProvider
 	// Version is what GetStats and the metrics show of the program. Default "unknown".

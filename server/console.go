@@ -49,7 +49,7 @@ func (o ownCalls) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.C
 // newConsole makes the pages of the console.
 func (s *Server) newConsole() *console.Console {
 	return console.New(console.Config{
-		API: ownCalls{s.chain}, Guarded: s.cfg.PolicyFile != "", Version: s.cfg.Version,
+		API: ownCalls{s.chain}, Guarded: s.cfg.PolicyFile != "", Version: s.cfg.Version, ReadSources: s.cfg.ReadSources,
 		Admit: func(ctx context.Context) (identity, scope string, err error) {
 			caller, err := s.guard.Admit(ctx, pb.AdminService_GetStats_FullMethodName)
 			if err != nil {

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"embed"
+	"encoding/base64"
 	"hash/fnv"
 	"io/fs"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
-// Config of a [Console]. All fields are required.
+// Config of a [Console]. All fields are required, but those that have a meaning when they are nil.
 type Config struct {
 	// API makes calls for the one who asks in their context.
 	API grpc.ClientConnInterface
@@ -32,6 +33,8 @@ type Config struct {
 	May func(ctx context.Context, method string) bool
 	// WithToken is ctx with a bearer token in place of what it had.
 	WithToken func(ctx context.Context, token string) context.Context
+	// ReadSources reads the files that are uploaded; nil: there is no upload.
+	ReadSources SourceReader
 	// Version of this build.
 	Version string
 }
@@ -45,6 +48,7 @@ type Console struct {
 	tasks    pb.TaskServiceClient
 	holds    pb.HoldServiceClient
 	text     map[string]*texts // by language
+	actions  map[string]action
 	looks    *looks
 	attempts *attempts
 	closing  chan struct{}
@@ -59,12 +63,21 @@ func New(cfg Config) *Console {
 		text: allTexts(), attempts: newAttempts(), closing: make(chan struct{}), mux: http.NewServeMux(),
 	}
 	c.looks = newLooks(c)
+	c.actions = actions(cfg.ReadSources != nil)
 	c.mux.Handle("GET /assets/{version}/{file}", assets())
 	for path, show := range map[string]func(*visit) (any, error){
 		"/{$}": c.overview, "/sources": c.sourceList, "/source": c.source, "/queues": c.queueList, "/queue": c.queue, "/tasks": c.taskList, "/task": c.task,
 		"/collectors": c.collectorList, "/holds": c.holdList, "/rules": c.ruleList, "/audit": c.auditList,
 	} {
 		c.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { c.page(w, r, show) }) //nolint:contextcheck // it is the request's
+	}
+	changes := map[string]func(*visit) (any, error){"/change": c.change, "/add": c.add}
+	if cfg.ReadSources != nil {
+		changes[importPage] = c.importFile
+	}
+	for path, show := range changes {
+		c.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { c.page(w, r, show) })  //nolint:contextcheck // it is the request's
+		c.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { c.page(w, r, show) }) //nolint:contextcheck // likewise
 	}
 	c.mux.HandleFunc("GET /signin", c.signInPage)
 	c.mux.HandleFunc("POST /signin", c.signIn)
@@ -78,7 +91,7 @@ func New(cfg Config) *Console {
 func Paths() []string {
 	return []string{
 		"/{$}", "/assets/", "/sources", "/source", "/queues", "/queue", "/tasks", "/task", "/collectors", "/holds", "/rules", "/audit",
-		"/signin", "/signout", "/language", "/events",
+		"/change", "/add", importPage, "/signin", "/signout", "/language", "/events",
 	}
 }
 
@@ -129,12 +142,14 @@ type visit struct {
 	text     *texts
 	identity string
 	scope    string // the same for all who may see the same
+	control  *http.ResponseController
 	now      time.Time
 }
 
 // page admits who asks, and writes a page or why there is none.
 func (c *Console) page(w http.ResponseWriter, r *http.Request, show func(*visit) (any, error)) {
 	v := c.visit(r)
+	v.control = http.NewResponseController(w)
 	var data any
 	var err error
 	if v.identity, v.scope, err = c.cfg.Admit(v.Context()); err == nil {
@@ -142,6 +157,11 @@ func (c *Console) page(w http.ResponseWriter, r *http.Request, show func(*visit)
 	}
 	switch code := status.Code(err); {
 	case err == nil:
+		if done, ok := data.(*made); ok {
+			c.setCookie(w, r, &http.Cookie{Name: doneCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(cut(done.text, maxDone))), MaxAge: 60})
+			redirect(w, done.to)
+			return
+		}
 		v.write(w, http.StatusOK, data)
 	case code == codes.Unauthenticated && c.cfg.Guarded:
 		c.toSignIn(w, r)

@@ -43,7 +43,8 @@ func (c *Console) source(v *visit) (any, error) {
 	if out.Explain, err = c.explain(v, &pb.ExplainRequest{SourceId: id}); err != nil {
 		return nil, err
 	}
-	return &view{page: "source", title: v.text.say("Source %s", id), command: "waggle source get " + quoted(id), live: true, data: out}, nil
+	acts := append(v.actsOn([]string{"source", id}, "trigger", "edit", "hold", "delete"), v.liftActs(got.GetSource().GetStatus().GetHolds()...)...)
+	return &view{page: "source", title: v.text.say("Source %s", id), command: "waggle source get " + quoted(id), live: true, data: out, acts: acts}, nil
 }
 
 // explain is nil to whom may not ask.
@@ -94,7 +95,18 @@ func (c *Console) queue(v *visit) (any, error) {
 		}
 		out.Leases = leases.GetLeases()
 	}
-	return &view{page: "queue", title: v.text.say("Queue %s", got.GetQueue().GetName()), command: "waggle queue get " + quoted(name), live: true, data: out}, nil
+	name = got.GetQueue().GetName()
+	acts := v.acts([]string{"hold", "queue", name}, []string{"rule", "pattern", name})
+	for _, gate := range got.GetQueue().GetGates() {
+		switch gate.GetKind() {
+		case pb.GateKind_GATE_KIND_QUEUE_HELD:
+			acts = append(acts, v.liftActs(gate.GetHold())...)
+		case pb.GateKind_GATE_KIND_HOST_BLOCKED:
+			acts = append(acts, v.acts([]string{"unblock", "queue", name})...)
+		default:
+		}
+	}
+	return &view{page: "queue", title: v.text.say("Queue %s", name), command: "waggle queue get " + quoted(name), live: true, data: out, acts: acts}, nil
 }
 
 type taskView struct {
@@ -145,5 +157,5 @@ func (c *Console) task(v *visit) (any, error) {
 	if out.Explain, err = c.explain(v, &pb.ExplainRequest{TaskId: task.GetId()}); err != nil {
 		return nil, err
 	}
-	return &view{page: "task", title: "Task", command: "waggle task get " + quoted(task.GetId()), live: true, data: out}, nil
+	return &view{page: "task", title: "Task", command: "waggle task get " + quoted(task.GetId()), live: true, data: out, acts: v.actsOn([]string{"task", task.GetId()}, taskChangesOf(strings.ToLower(strings.TrimPrefix(task.GetState().String(), "TASK_STATE_")))...)}, nil
 }

@@ -25,6 +25,7 @@ func (t *texts) funcs() template.FuncMap {
 		"add":     func(a, b int64) int64 { return a + b },
 		"int64":   func(n any) (int64, error) { return strconv.ParseInt(fmt.Sprint(n), 10, 64) },
 		"page":    pageAddress,
+		"lift":    liftAddress,
 		"dict":    dict,
 		"join":    strings.Join,
 		"bars":    t.bars, "level": level, "statelevel": taskLevel, "collectorlevel": collectorLevel, "weburl": webURL,

@@ -70,6 +70,7 @@ type sourceListView struct {
 	Healths      []option
 	Sources      []*pb.Source
 	Pager        pager
+	May          bool // change what is chosen
 }
 
 func (c *Console) sourceList(v *visit) (any, error) {
@@ -94,7 +95,17 @@ func (c *Console) sourceList(v *visit) (any, error) {
 		return nil, err
 	}
 	out.Sources, out.Pager = reply.GetSources(), v.pager(reply.GetNextPageToken())
-	return &view{page: "sources", title: "Sources", command: command, live: true, data: out}, nil
+	page := &view{page: "sources", title: "Sources", command: command, live: true, data: out, acts: v.acts([]string{"add"}, []string{"import"})}
+	if page.picks = v.acts([]string{"trigger"}, []string{"hold"}, []string{"lift"}, []string{"delete"}); len(out.Sources) > 0 && len(page.picks) > 0 {
+		out.May = true
+		if !chosen { // no change takes a health as its filter
+			all := []string{"matching", "sources", "prefix", out.Prefix, "pool", out.Pool}
+			page.matching = v.actsOn(all, "trigger", "hold", "lift", "delete")
+		}
+	} else {
+		page.picks = nil
+	}
+	return page, nil
 }
 
 type queueListView struct {
@@ -139,6 +150,7 @@ type taskListView struct {
 	Asks            bool // for a source or a queue
 	Tasks           []*pb.Task
 	Pager           pager
+	May             bool // change what is chosen
 }
 
 func (c *Console) taskList(v *visit) (any, error) {
@@ -179,6 +191,13 @@ func (c *Console) taskList(v *visit) (any, error) {
 		}
 	}
 	out.Pager = v.pager(next)
+	if shown.picks = v.acts([]string{"cancel"}, []string{"retry"}, []string{"revoke"}); len(out.Tasks) > 0 && len(shown.picks) > 0 {
+		out.May = true
+		all := []string{"matching", "tasks", "source", out.Source, "queue", out.Queue, "state", v.query("state"), "reason_of", v.query("reason")}
+		shown.matching = v.actsOn(all, taskChangesOf(v.query("state"))...)
+	} else {
+		shown.picks = nil
+	}
 	return shown, nil
 }
 
@@ -186,6 +205,7 @@ type collectorListView struct {
 	Collectors []*pb.Collector
 	Leases     []*pb.HeldLease
 	Pager      pager
+	May        bool // hold and release them
 }
 
 // oldestLeases are so many.
@@ -200,13 +220,14 @@ func (c *Console) collectorList(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &collectorListView{reply.GetCollectors(), leases.GetLeases(), v.pager(reply.GetNextPageToken())}
+	out := &collectorListView{reply.GetCollectors(), leases.GetLeases(), v.pager(reply.GetNextPageToken()), v.may("hold", "release")}
 	return &view{page: "collectors", title: "Collectors", command: "waggle collector list", live: true, data: out}, nil
 }
 
 type holdListView struct {
 	Holds []*pb.Hold
 	Pager pager
+	May   bool // lift them
 }
 
 func (c *Console) holdList(v *visit) (any, error) {
@@ -214,13 +235,14 @@ func (c *Console) holdList(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &holdListView{reply.GetHolds(), v.pager(reply.GetNextPageToken())}
-	return &view{page: "holds", title: "Holds", command: "waggle hold list", live: true, data: out}, nil
+	out := &holdListView{reply.GetHolds(), v.pager(reply.GetNextPageToken()), v.may("lift")}
+	return &view{page: "holds", title: "Holds", command: "waggle hold list", live: true, data: out, acts: v.acts([]string{"hold", "choose", "1"})}, nil
 }
 
 type ruleListView struct {
 	Rules []*pb.QueueRule
 	Pager pager
+	May   bool // set and delete them
 }
 
 func (c *Console) ruleList(v *visit) (any, error) {
@@ -228,8 +250,8 @@ func (c *Console) ruleList(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &ruleListView{reply.GetRules(), v.pager(reply.GetNextPageToken())}
-	return &view{page: "rules", title: "Rules", command: "waggle rule list", data: out}, nil
+	out := &ruleListView{reply.GetRules(), v.pager(reply.GetNextPageToken()), v.may("rule", "unrule")}
+	return &view{page: "rules", title: "Rules", command: "waggle queue rule list", data: out, acts: v.acts([]string{"rule"})}, nil
 }
 
 type auditListView struct {

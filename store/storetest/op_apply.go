@@ -117,6 +117,9 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	if tr.Queue.Kind != dispatch.QueueUntouched {
 		tr.Queue.FetchDuration = one(m, 0, 120*time.Millisecond, time.Second, 7*time.Second+300*time.Microsecond)
 	}
+	if tr.Result == dispatch.ResultSucceeded || tr.Result == dispatch.ResultFailed {
+		m.respond(&tr)
+	}
 	if m.chance(4) {
 		tr.Queue.QueueDelay = m.asked()
 	}
@@ -131,7 +134,6 @@ func (m *model) ending(t *dispatch.Task) dispatch.Transition {
 	}
 	if tr.Result == dispatch.ResultSucceeded || tr.Result == dispatch.ResultFailed {
 		n := int64(t.Revision + t.Counters.Cycle) // any number: it decides nothing
-		m.respond(&tr)
 		tr.Visit.Document, tr.Visit.Unchanged, tr.Visit.BrokenOff = history.Document(n%5), n%3 == 0, n%7 == 0
 		tr.Visit.Found, tr.Visit.New, tr.Empty = n%6*50, n%6/4, n%2 == 0
 	}

@@ -105,7 +105,7 @@ func (b *bed) testLive(t *testing.T, browser context.Context) { //nolint:revive 
 	page := newTab(t, browser, chromedp.WithNewBrowserContext())
 	page.do(chromedp.Navigate(b.prefixed + "sources?prefix=live"))
 	eval[int](page, `window.same = 1`)
-	b.call(t, "SourceService/CreateSource", map[string]any{"spec": map[string]any{"id": "live.born"}})
+	b.call(t, "SourceService/CreateSource", map[string]any{"spec": map[string]any{"id": "live.born"}}) //nolint:contextcheck // chromedp keeps the tabs in contexts; this is the test's own
 	b.within(t, 10*time.Second, "the page shows the new source", func() bool { return eval[bool](page, `document.querySelector("main").innerText.includes("live.born")`) })
 	if !eval[bool](page, `window.same === 1`) {
 		t.Error("the page was loaded anew")
@@ -149,9 +149,9 @@ func (b *bed) testNineTabs(t *testing.T, browser context.Context) { //nolint:rev
 		began := time.Now()
 		tab := first
 		if i > 0 {
-			tab = newTab(t, first.ctx)
+			tab = newTab(t, first.ctx) //nolint:contextcheck // chromedp keeps the tabs in contexts; this is the test's own
 		}
-		within, cancel := context.WithTimeout(tab.ctx, 10*time.Second)
+		within, cancel := context.WithTimeout(tab.ctx, 10*time.Second) //nolint:contextcheck // chromedp keeps the tabs in contexts; this is the test's own
 		_, err := chromedp.Run(within, chromedp.NavigateResponse(b.prefixed+"sources"))
 		cancel()
 		if err != nil {
@@ -168,8 +168,10 @@ func (b *bed) testNineTabs(t *testing.T, browser context.Context) { //nolint:rev
 		return err
 	}))
 	eval[bool](first, fmt.Sprintf(seen, "false"))
-	b.call(t, "SourceService/CreateSource", map[string]any{"spec": map[string]any{"id": "back.again"}})
-	b.within(t, 15*time.Second, "the first tab is live again", func() bool { return eval[bool](first, `document.querySelector("main").innerText.includes("back.again")`) })
+	b.call(t, "SourceService/CreateSource", map[string]any{"spec": map[string]any{"id": "back.again"}}) //nolint:contextcheck // chromedp keeps the tabs in contexts; this is the test's own
+	b.within(t, 15*time.Second, "the first tab is live again", func() bool {
+		return eval[bool](first, `document.querySelector("main").innerText.includes("back.again")`)
+	})
 	if code := eval[int](first, `fetch("sources").then(r => r.status)`); code != http.StatusOK {
 		t.Errorf("the first tab then: %d", code)
 	}
@@ -178,8 +180,8 @@ func (b *bed) testNineTabs(t *testing.T, browser context.Context) { //nolint:rev
 // Who signs in comes to the page that was asked for, and signs out.
 func testSignIn(t *testing.T, browser context.Context) { //nolint:revive // t comes first in tests
 	policy := filepath.Join(t.TempDir(), "auth.yaml")
-	token := newToken(t, policy)
-	b, _ := serve(t, "--auth", policy)
+	token := newToken(t, policy)       //nolint:contextcheck // chromedp keeps the tabs in contexts; this is the test's own
+	b, _ := serve(t, "--auth", policy) //nolint:contextcheck // chromedp keeps the tabs in contexts; this is the test's own
 	page := newTab(t, browser, chromedp.WithNewBrowserContext())
 	page.do(chromedp.Navigate(b.prefixed + "sources?pool=a"))
 	page.do(chromedp.SendKeys(chromedp.CSS("input[name=token]"), "wrong\r"))

@@ -56,7 +56,7 @@ var command = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "waggle")
-	build := exec.Command("go", "build", "-o", path, "./cmd/waggle") //nolint:noctx // it is of all tests
+	build := exec.Command("go", "build", "-o", path, "./cmd/waggle")
 	build.Dir = "../../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
@@ -65,11 +65,10 @@ var command = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	if path, err := command(); err == nil {
 		_ = os.RemoveAll(filepath.Dir(path)) // it is in a directory for temporary files
 	}
-	os.Exit(code)
 }
 
 // start runs the command until the test ends.
@@ -190,9 +189,13 @@ func (b *bed) call(t *testing.T, method string, request any) {
 
 func (b *bed) within(t *testing.T, most time.Duration, what string, is func() bool) {
 	t.Helper()
-	for began := time.Now(); !is(); time.Sleep(50 * time.Millisecond) { //nolint:forbidigo // other processes are waited for
-		if time.Since(began) > most {
+	late, again := time.After(most), time.NewTicker(50*time.Millisecond)
+	defer again.Stop()
+	for !is() {
+		select {
+		case <-late:
 			t.Fatalf("not within %v: %s", most, what)
+		case <-again.C:
 		}
 	}
 }
@@ -215,7 +218,7 @@ type tab struct {
 	t   *testing.T
 	ctx context.Context //nolint:containedctx // of chromedp, whose contexts are the tabs
 
-	mu       sync.Mutex // guards complaints
+	mu       sync.Mutex // guards problems
 	problems []string   // errors of the console, and violations of the policy
 }
 
@@ -230,7 +233,7 @@ func newTab(t *testing.T, parent context.Context, options ...chromedp.ContextOpt
 		case *cdplog.EventEntryAdded:
 			b.note(string(e.Entry.Level), e.Entry.Text+" "+e.Entry.URL)
 		case *runtime.EventConsoleAPICalled:
-			text, _ := json.Marshal(e.Args) //nolint:errchkjson // it is shown to people
+			text, _ := json.Marshal(e.Args)
 			b.note(string(e.Type), string(text))
 		case *runtime.EventExceptionThrown:
 			b.note("error", e.ExceptionDetails.Text)

@@ -285,7 +285,7 @@ func completeSource(spec *pb.SourceSpec) error {
 	for _, seed := range spec.GetSeeds() {
 		seed.Url, seed.Queue = canonical.WebAddress(seed.GetUrl()), canonical.QueueName(seed.GetQueue())
 		if spec.GetId() == "" && seed.GetUrl() != "" {
-			spec.Id = sourcefile.ID("", seed.GetUrl())
+			spec.Id = canonical.SourceID("", seed.GetUrl())
 		}
 	}
 	if spec.GetId() == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
+	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourceimport"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/server/auth"
 	"github.com/waggle-crawl/waggle/server/notify"
@@ -55,7 +56,7 @@ machine do not see them.`,
 			if err := cli.RefuseZero(cmd.Flags(), "shards", "ack-replicas"); err != nil {
 				return err
 			}
-			o.server.TracerProvider = c.TracerProvider
+			o.server.TracerProvider, o.server.ReadSources = c.TracerProvider, sourceimport.ReadForConsole
 			return cli.WithHeapFloor(c.Env, func() error { return serve(cmd.Context(), o, cmd.ErrOrStderr()) })
 		},
 	}

@@ -33,6 +33,9 @@ const (
 	kindSitemap = "sitemap"
 )
 
+// Rules are those by which URLs become keys that an import gives to new sources, as dispatch/canonical has them.
+const Rules = canonical.Sorted
+
 // CategoryLabel is the label that holds the outlines around a feed.
 const CategoryLabel = "category"
 

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -104,7 +105,7 @@ func (w *seedWriter) Write(spec *pb.SourceSpec) ([]string, error) {
 		}
 		if first == nil {
 			first = held
-			first.Id = ID("", seed.GetUrl())
+			first.Id = canonical.SourceID("", seed.GetUrl())
 		}
 	}
 	if first == nil {

@@ -35,7 +35,7 @@ func newEntry(from *sourcefile.Entry, prefix string) *entry {
 	seeds := e.spec.GetSeeds()
 	switch {
 	case e.spec != nil && e.spec.GetId() == "" && len(seeds) > 0 && seeds[0].GetUrl() != "":
-		e.spec.Id = sourcefile.ID(prefix, seeds[0].GetUrl())
+		e.spec.Id = canonical.SourceID(prefix, seeds[0].GetUrl())
 	case from.Err == nil && e.spec.GetId() == "":
 		from.Err = errors.New("there is neither an id nor a URL to make one from")
 	}

@@ -1,13 +1,13 @@
-package sourcefile_test
+package canonical_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/sourcefile"
+	"github.com/waggle-crawl/waggle/dispatch/canonical"
 )
 
-func TestID(t *testing.T) {
+func TestSourceID(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
 		"https://example.com":                           "example.com",
@@ -22,21 +22,21 @@ func TestID(t *testing.T) {
 		"no url":                                        "",
 		"https://a.example/" + strings.Repeat("x", 300): "",
 	} {
-		id := sourcefile.ID("", url)
+		id := canonical.SourceID("", url)
 		if want != "" && id != want {
 			t.Errorf("%s: %s, want %s", url, id, want)
 		}
 		if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool {
 			return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
-		}) || id != sourcefile.ID("", url) {
+		}) || id != canonical.SourceID("", url) {
 			t.Errorf("%s: %q", url, id)
 		}
-		if long := sourcefile.ID(strings.Repeat("p", 100), url); len(long) > 128 {
+		if long := canonical.SourceID(strings.Repeat("p", 100), url); len(long) > 128 {
 			t.Errorf("%s: %d bytes with a prefix", url, len(long))
 		}
 	}
 	for _, spelling := range []string{"HTTPS://A.example:443/b/c", "https://a.example/b/c#f", "https://a.example/./b/c?utm_source=x"} {
-		if id := sourcefile.ID("", spelling); id != "a.example_b_c" {
+		if id := canonical.SourceID("", spelling); id != "a.example_b_c" {
 			t.Errorf("%s: %s", spelling, id)
 		}
 	}
@@ -45,7 +45,7 @@ func TestID(t *testing.T) {
 		"https://a.example/b_c", "https://a.example/b/c", "https://a.example/b/c/", "http://a.example/b/c", "https://a.example/b/c?x",
 		"https://a.example/B/c", "https://a.example/b%2Fc", "https://a.example/b//c", "https://a.example//b/c",
 	} {
-		id := sourcefile.ID("", url)
+		id := canonical.SourceID("", url)
 		if other, taken := ids[id]; taken {
 			t.Errorf("%s and %s are both %s", url, other, id)
 		}
