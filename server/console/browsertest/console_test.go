@@ -39,7 +39,7 @@ func TestConsole(t *testing.T) {
 	t.Run("keyboard", func(t *testing.T) { t.Parallel(); b.testKeyboard(t, browser) })
 	t.Run("live", func(t *testing.T) { t.Parallel(); b.testLive(t, browser) })
 	t.Run("without script", func(t *testing.T) { t.Parallel(); b.testWithoutScript(t, browser) })
-	t.Run("nine tabs", func(t *testing.T) { t.Parallel(); b.testNineTabs(t, browser) })
+	t.Run("nine tabs", func(t *testing.T) { b.testNineTabs(t, browser) })
 	t.Run("sign-in", func(t *testing.T) { t.Parallel(); testSignIn(t, browser) })
 	if dir := os.Getenv("WAGGLE_PICTURES"); dir != "" {
 		t.Run("pictures", func(t *testing.T) { b.takePictures(t, browser, dir) })
