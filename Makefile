@@ -193,6 +193,11 @@ examples: ## Run the tests of the examples and tools that are modules of their o
 	cd collector/examples/browser && go vet . && go test -count=1 -timeout 5m .
 	cd deploy/house && go vet . && go test -count=1 -timeout 5m .
 	cd deploy/prometheus && go vet . && go test -count=1 -timeout 5m .
+	cd server/console/browsertest && go vet . && go test -count=1 -timeout 5m .
+
+.PHONY: pictures
+pictures: ## Take the pictures of the console for its README
+	cd server/console/browsertest && WAGGLE_PICTURES=$(abspath server/console/pictures) go test -count=1 -timeout 5m -run TestConsole/pictures .
 
 # Its scenarios are those that need no heartbeat stream, which it does not have.
 RUST_SCENARIOS := ^(fetch|refused|stop|servers)/|^report/([^l]|le|lo)|^lease/([^l]|li|lost$$|la)|^beat/(cursor|no-stream|rate|silent)
@@ -282,7 +287,7 @@ bench-crawlee: build crawlee-node bin/crawlee/bin/python ## Compare Crawlee on W
 
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # What an archive holds beside the command: the documents and all that they link to.
-RELEASED := LICENSE '*.md' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
+RELEASED := LICENSE '*.md' 'server/console/pictures/*.webp' '*.proto' proto/openapi.json collector deploy/architecture.svg 'deploy/compose*' 'deploy/Dockerfile*' \
 	deploy/redis.conf 'deploy/prometheus/*.yml' deploy/grafana deploy/systemd ':!*_test.go' ':!*_test.yml'
 
 # The same commit gives the same bytes: files are in order, all times are that of the commit, and no path of this machine

@@ -1,0 +1,12 @@
+module github.com/waggle-crawl/waggle/server/console/browsertest
+
+go 1.26.0
+
+require (
+	github.com/chromedp/cdproto v0.159.1
+	github.com/chromedp/chromedp v0.22.1
+)
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+
+replace github.com/waggle-crawl/waggle => ../../..
