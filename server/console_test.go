@@ -345,7 +345,7 @@ func (b *bed) stream(t *testing.T, header ...string) (lines <-chan string, got h
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req) //nolint:bodyclose // the goroutine below closes it
 	if err != nil {
 		t.Fatal(err)
 	}

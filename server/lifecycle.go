@@ -47,9 +47,16 @@ func (s *Server) RunOn(ctx context.Context, grpcListener, httpListener net.Liste
 	s.drain(loops)
 	stopLoops()
 	s.owners.close()
+	// What handlers have answered is on its way yet.
+	answering, stop := context.WithTimeout(context.WithoutCancel(ctx), answersLimit)
+	defer stop()
+	_ = s.http.Shutdown(answering) // what is left then is closed
 	err := s.http.Close()
 	return errors.Join(serving.Wait(), err)
 }
+
+// answersLimit is how long answers over HTTP may take to go out when the server ends.
+const answersLimit = time.Second
 
 func (s *Server) serveGRPC(listener net.Listener) error {
 	if err := s.grpc.Serve(s.peers.Listen(listener, s.plain())); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
