@@ -53,6 +53,7 @@ func TestDemo_Console(t *testing.T) {
 		}
 	}
 	page("", "<h1>Overview</h1>")
+	d.Out.Line(t, `collector +demo-3`) // so the source is there
 	page("source?id=demo", "<h1>Source demo</h1>")
 	d.Out.Line(t, `The console goes on until Ctrl-C: `+address)
 	page("collectors", "demo-2")
