@@ -35,7 +35,7 @@ type Rates struct {
 	// The same of the last hour.
 	FailedLastHour int64 `protobuf:"varint,4,opt,name=failed_last_hour,json=failedLastHour,proto3" json:"failed_last_hour,omitempty"`
 	// How long the present work takes at the rate of the last minute, or of the last hour if little was settled in that minute. Work that
-	// is found meanwhile comes on top. Absent: nothing is left to do, or nothing was settled.
+	// is found meanwhile comes on top. Absent: nothing is left to do, nothing of a source is due, or nothing was settled.
 	RemainingDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=remaining_duration,json=remainingDuration,proto3" json:"remaining_duration,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache

@@ -51,7 +51,7 @@ export type Rates = Message<"waggle.v1.Rates"> & {
 
   /**
    * How long the present work takes at the rate of the last minute, or of the last hour if little was settled in that minute. Work that
-   * is found meanwhile comes on top. Absent: nothing is left to do, or nothing was settled.
+   * is found meanwhile comes on top. Absent: nothing is left to do, nothing of a source is due, or nothing was settled.
    *
    * @generated from field: google.protobuf.Duration remaining_duration = 5;
    */
