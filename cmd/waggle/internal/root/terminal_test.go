@@ -130,11 +130,11 @@ news.a-title…ost.example  FAILING      1       0     2  7 failures in a row, N
   POOL browser  SCHEDULE every 10m  SCHEDULED 0  DONE 0  CANCELED 0
 `,
 		"task list --queue news.example": `
-TASK         STATE   SOURCE      DUE     HELD BY  URL               LAST ERROR
-2239-…p2jza  LEASED  feeds…mple  3h ago  paris-1  https://…page=17  -
-  DEPTH 1
-17-aa…aaaaa  DEAD    feeds…mple  -       -        https://…ample/2  NOT_FOUND (…
-  DEPTH 0
+TASK          STATE   SOURCE        DUE     DEPTH  URL
+2239-4…p2jza  LEASED  feeds.…ample  3h ago      1  https://news.e….html?page=17
+  HELD BY paris-1
+17-aaa…aaaaa  DEAD    feeds.…ample  -           0  https://news.example/2
+  LAST ERROR NOT_FOUND (HTTP 404): nothing here, and nothing behind it
 `,
 		"queue list": `
 QUEUE               WAITING  LEASED  AT MOST  DELAY      NEXT  HELD BY
