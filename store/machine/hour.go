@@ -94,8 +94,14 @@ func (s *Shard) hourOf(name string) *queueHour {
 	return h
 }
 
-// FollowHours goes on with the last hours that the shard had which this one replaces.
-func (s *Shard) FollowHours(replaced *Shard) { s.Hours, s.hours = replaced.Hours, replaced.hours }
+// FollowHours goes on with the last hours that the shard had which this one replaces. They let go of its queues, and these of all that it
+// has in memory.
+func (s *Shard) FollowHours(replaced *Shard) {
+	s.Hours, s.hours = replaced.Hours, replaced.hours
+	for _, h := range s.hours.of {
+		h.leave()
+	}
+}
 
 // use makes an hour the one that was used last: once an interval, since a move in the ring costs more than what it counts.
 func (t *hours) use(h *queueHour) {
