@@ -52,16 +52,15 @@ func (v *visit) planAdd(f form) (*plan, error) {
 		return p, nil
 	}
 	spec := &pb.SourceSpec{Id: id, Seeds: []*pb.Seed{{Url: address}}}
-	var given []string
-	for _, name := range []string{"display_name", "schedule", "pool"} {
-		if now[name] != "" {
-			given = append(given, name)
+	for _, one := range sourceSettings() {
+		if now[one.Name] == "" {
+			continue
 		}
+		if err := one.set(v, spec, now[one.Name]); err != nil {
+			return p, err
+		}
+		p.command = append(p.command, one.flags(spec)...)
 	}
-	if err := v.setSource(spec, nil, given, now); err != nil {
-		return p, err
-	}
-	p.command = append(p.command, sourceFlags(spec, given, "--label")...)
 	p.call = func(ctx context.Context, o order) (*outcome, error) {
 		out := &outcome{Matched: 1, Changed: 1, Names: []string{id}}
 		if !o.dry {
@@ -171,7 +170,7 @@ func (v *visit) planImport(f form) (*plan, error) {
 	}
 	p.command = []string{"waggle", "source", "import", name}
 	if defaults != nil {
-		p.command = append(p.command, sourceFlags(&pb.SourceSpec{Schedule: defaults}, []string{"schedule"}, "")...)
+		p.command = append(p.command, scheduleFlag(&pb.SourceSpec{Schedule: defaults}), schedule)
 	}
 	p.call = func(ctx context.Context, o order) (*outcome, error) { return v.imports(ctx, o, entries) }
 	return p, nil

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -98,26 +97,66 @@ func (v *visit) planDelete(f form) (*plan, error) {
 	return p, nil
 }
 
-// settings are those of a source that its form has, as texts.
-func settingsOf(spec *pb.SourceSpec) map[string]string {
-	return map[string]string{
-		"display_name": spec.GetDisplayName(), "schedule": scheduleText(spec.GetSchedule()), "pool": spec.GetPool(), "priority": strconv.Itoa(int(spec.GetPriority())),
-		"labels": strings.Join(labelPairs(spec.GetLabels()), "\n"), "quiet_after": spanText(spec.GetQuietAfter()),
-	}
-}
-
 // scheduleHint says how a schedule is written.
 const scheduleHint = "every 30m: 30m; by cron: 0 6 * * *; as often as it changes, within bounds: 10m..7d; empty: only when triggered"
 
-func sourceFields() []field {
-	return []field{
-		{Name: "display_name", Label: "Name", Kind: "text", Hint: "for people"},
-		{Name: "schedule", Label: "Schedule", Kind: "text", Hint: scheduleHint},
-		{Name: "pool", Label: "Pool", Kind: "text"},
-		{Name: "priority", Label: "Priority", Kind: "text", Hint: "0 to 9, higher first"},
-		{Name: "labels", Label: "Labels", Kind: "area", Hint: "key=value, one a line"},
-		{Name: "quiet_after", Label: "Quiet after", Kind: "text", Hint: "nothing new for so long is a finding; empty: 5 usual gaps"},
+// setting is one of a source, as forms and commands have it: a text. That of labels has a line each.
+type setting struct {
+	field
+	flag func(spec *pb.SourceSpec) string // of the command
+	text func(spec *pb.SourceSpec) string
+	set  func(v *visit, spec *pb.SourceSpec, text string) error
+}
+
+// sourceSettings are those that a form for a source has, by the names of the API.
+func sourceSettings() []setting {
+	flag := func(name string) func(*pb.SourceSpec) string { return func(*pb.SourceSpec) string { return name } }
+	return []setting{
+		{
+			field{Name: "display_name", Label: "Name", Kind: "text", Hint: "for people"}, flag("--display-name"), (*pb.SourceSpec).GetDisplayName,
+			func(_ *visit, spec *pb.SourceSpec, text string) error { spec.DisplayName = text; return nil },
+		},
+		{
+			field{Name: "schedule", Label: "Schedule", Kind: "text", Hint: scheduleHint}, scheduleFlag,
+			func(spec *pb.SourceSpec) string { return scheduleText(spec.GetSchedule()) }, (*visit).setSchedule,
+		},
+		{
+			field{Name: "pool", Label: "Pool", Kind: "text"}, flag("--pool"), (*pb.SourceSpec).GetPool,
+			func(_ *visit, spec *pb.SourceSpec, text string) error { spec.Pool = text; return nil },
+		},
+		{
+			field{Name: "priority", Label: "Priority", Kind: "text", Hint: "0 to 9, higher first"}, flag("--priority"),
+			func(spec *pb.SourceSpec) string {
+				if spec.Priority == nil {
+					return ""
+				}
+				return strconv.Itoa(int(spec.GetPriority()))
+			}, (*visit).setPriority,
+		},
+		{
+			field{Name: "labels", Label: "Labels", Kind: "area", Hint: "key=value, one a line"}, flag("--set-label"),
+			func(spec *pb.SourceSpec) string { return strings.Join(labelPairs(spec.GetLabels()), "\n") }, (*visit).setLabels,
+		},
+		{
+			field{Name: "quiet_after", Label: "Quiet after", Kind: "text", Hint: "nothing new for so long is a finding; empty: 5 usual gaps"}, flag("--quiet-after"),
+			func(spec *pb.SourceSpec) string { return spanText(spec.GetQuietAfter()) },
+			func(v *visit, spec *pb.SourceSpec, text string) (err error) {
+				spec.QuietAfter, err = v.spanOf("quiet_after", text)
+				return err
+			},
+		},
 	}
+}
+
+// flags are those of the command for a setting of a spec.
+func (s *setting) flags(spec *pb.SourceSpec) (flags []string) {
+	for line := range strings.Lines(s.text(spec)) {
+		flags = append(flags, s.flag(spec), strings.TrimSuffix(line, "\n"))
+	}
+	if flags == nil {
+		flags = []string{"--unset", s.Name}
+	}
+	return flags
 }
 
 // planEdit changes the settings of a source that the form has and that differ from those it showed.
@@ -130,24 +169,29 @@ func (v *visit) planEdit(f form) (*plan, error) {
 	spec, etag := got.GetSource().GetSpec(), cmp.Or(f.text("etag"), got.GetSource().GetEtag())
 	f.Set("etag", etag) // of what is shown: a change in between is not overwritten
 	p := &plan{note: v.text.say("Source %s", id), command: []string{"waggle", "source", "update", id}, fresh: v.Method == http.MethodGet}
-	was, now := settingsOf(spec), make(map[string]string)
-	req := &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: id}, Etag: etag, UpdateMask: &fieldmaskpb.FieldMask{}}
+	req := &pb.UpdateSourceRequest{Spec: &pb.SourceSpec{Id: id, Schedule: spec.GetSchedule()}, Etag: etag, UpdateMask: &fieldmaskpb.FieldMask{}}
 	var lines []string
-	for _, one := range sourceFields() {
-		if one.Value = was[one.Name]; f.Has(one.Name) {
+	var refused error
+	for _, one := range sourceSettings() {
+		was := one.text(spec)
+		if one.Value = was; f.Has(one.Name) {
 			one.Value = strings.TrimSpace(strings.ReplaceAll(f.Get(one.Name), "\r\n", "\n"))
 		}
-		now[one.Name] = one.Value
-		p.fields = append(p.fields, one)
-		if one.Value != was[one.Name] {
-			req.UpdateMask.Paths = append(req.UpdateMask.Paths, one.Name)
-			lines = append(lines, fmt.Sprintf("%s: %s → %s.", v.text.say(one.Label), was[one.Name], one.Value))
+		p.fields = append(p.fields, one.field)
+		if one.Value == was {
+			continue
 		}
+		req.UpdateMask.Paths = append(req.UpdateMask.Paths, one.Name)
+		lines = append(lines, fmt.Sprintf("%s: %s → %s.", v.text.say(one.Label), was, one.Value))
+		if err := one.set(v, req.GetSpec(), one.Value); err != nil {
+			refused = cmp.Or(refused, err)
+			continue
+		}
+		p.command = append(p.command, one.flags(req.GetSpec())...)
 	}
-	if err := v.setSource(req.GetSpec(), spec.GetSchedule(), req.GetUpdateMask().GetPaths(), now); err != nil {
-		return p, err
+	if refused != nil {
+		return p, refused
 	}
-	p.command = append(p.command, sourceFlags(req.GetSpec(), req.GetUpdateMask().GetPaths(), "--set-label")...)
 	p.call = func(ctx context.Context, o order) (*outcome, error) {
 		out := &outcome{Matched: 1, Lines: lines}
 		if len(lines) == 0 {
@@ -167,86 +211,48 @@ func (v *visit) planEdit(f form) (*plan, error) {
 	return p, nil
 }
 
-// setSource sets the settings of a spec that have the names, of texts.
-func (v *visit) setSource(spec *pb.SourceSpec, was *pb.Schedule, names []string, text map[string]string) (err error) {
-	for _, name := range names {
-		switch value := text[name]; name {
-		case "display_name":
-			spec.DisplayName = value
-		case "pool":
-			spec.Pool = value
-		case "priority":
-			n, err := strconv.ParseInt(value, 10, 32)
-			if err != nil && value != "" {
-				return v.noNumber("priority", value)
-			}
-			if value != "" {
-				spec.Priority = proto.Int32(int32(n))
-			}
-		case "labels":
-			spec.Labels = make(map[string]string)
-			for line := range strings.Lines(value) {
-				if line = strings.TrimSpace(line); line == "" {
-					continue
-				}
-				key, of, found := strings.Cut(line, "=")
-				if !found {
-					return status.Error(codes.InvalidArgument, v.text.say("labels: %q is no key=value.", line))
-				}
-				spec.Labels[key] = of
-			}
-		case "quiet_after":
-			if spec.QuietAfter, err = v.spanOf("quiet_after", value); err != nil {
-				return err
-			}
-		case "schedule":
-			if spec.Schedule, err = v.scheduleOf(was, value); err != nil {
-				return err
-			}
-		}
+func (v *visit) setPriority(spec *pb.SourceSpec, text string) error {
+	n, err := strconv.ParseInt(text, 10, 32)
+	switch {
+	case text == "":
+		spec.Priority = nil
+	case err != nil:
+		return v.noNumber("priority", text)
+	default:
+		spec.Priority = proto.Int32(int32(n))
 	}
 	return nil
 }
 
-// sourceFlags are the flags of the command for settings of a spec.
-func sourceFlags(spec *pb.SourceSpec, names []string, label string) (flags []string) {
-	set := func(name, flag, value string) {
-		if value == "" {
-			flags = append(flags, "--unset", name)
-			return
+func (v *visit) setLabels(spec *pb.SourceSpec, text string) error {
+	spec.Labels = make(map[string]string)
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
 		}
-		flags = append(flags, flag, value)
-	}
-	for _, name := range names {
-		switch name {
-		case "display_name":
-			set(name, "--display-name", spec.GetDisplayName())
-		case "pool":
-			set(name, "--pool", spec.GetPool())
-		case "priority":
-			value := ""
-			if spec.Priority != nil {
-				value = strconv.Itoa(int(spec.GetPriority()))
-			}
-			set(name, "--priority", value)
-		case "labels":
-			if len(spec.GetLabels()) == 0 {
-				set(name, label, "")
-			}
-			for _, key := range slices.Sorted(maps.Keys(spec.GetLabels())) {
-				set(name, label, key+"="+spec.GetLabels()[key])
-			}
-		case "quiet_after":
-			set(name, "--quiet-after", spanText(spec.GetQuietAfter()))
-		case "schedule":
-			flag := map[bool]string{true: "--cron", false: "--every"}[spec.GetSchedule().GetCron() != ""]
-			if spec.GetSchedule().GetAdaptive() != nil {
-				flag = "--adaptive"
-			}
-			set(name, flag, scheduleText(spec.GetSchedule()))
+		key, value, found := strings.Cut(line, "=")
+		if !found {
+			return status.Error(codes.InvalidArgument, v.text.say("labels: %q is no key=value.", line))
 		}
+		spec.Labels[key] = value
 	}
-	return flags
+	return nil
+}
+
+func (v *visit) setSchedule(spec *pb.SourceSpec, text string) (err error) {
+	spec.Schedule, err = v.scheduleOf(spec.GetSchedule(), text)
+	return err
+}
+
+// scheduleFlag is the flag of the command for the schedule of a spec.
+func scheduleFlag(spec *pb.SourceSpec) string {
+	switch s := spec.GetSchedule(); {
+	case s.GetCron() != "":
+		return "--cron"
+	case s.GetAdaptive() != nil:
+		return "--adaptive"
+	}
+	return "--every"
 }
 
 // scheduleText is a schedule as a form has it: as the flags of the command, without their names.
@@ -289,47 +295,22 @@ func (v *visit) scheduleOf(was *pb.Schedule, text string) (*pb.Schedule, error) 
 	return s, err
 }
 
-// spanOf is a length of time as people write it: 90s, 2h30m, 7d. Empty: none.
+// spanOf is a length of time as people write it; empty: none.
 func (v *visit) spanOf(name, text string) (*durationpb.Duration, error) {
 	if text == "" {
 		return nil, nil
 	}
-	days, rest := 0, text
-	if number, after, found := strings.Cut(text, "d"); found {
-		n, err := strconv.ParseUint(number, 10, 16)
-		if err != nil {
-			return nil, v.noSpan(name, text)
-		}
-		days, rest = int(n), after //nolint:gosec // it has 16 bits
+	d, err := duration.Parse(text)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, v.text.say("%s: %q is no length of time, as 90s, 30m, 2h or 7d.", name, text))
 	}
-	of := time.Duration(0)
-	if rest != "" {
-		var err error
-		if of, err = time.ParseDuration(rest); err != nil {
-			return nil, v.noSpan(name, text)
-		}
-	}
-	return durationpb.New(time.Duration(days)*24*time.Hour + of), nil
-}
-
-func (v *visit) noSpan(name, text string) error {
-	return status.Error(codes.InvalidArgument, v.text.say("%s: %q is no length of time, as 90s, 30m, 2h or 7d.", name, text))
+	return durationpb.New(d), nil
 }
 
 // spanText is a length of time as [visit.spanOf] reads it; empty: none.
 func spanText(d *durationpb.Duration) string {
-	of := d.AsDuration()
-	switch {
-	case d == nil:
+	if d == nil {
 		return ""
-	case of >= 24*time.Hour && of%(24*time.Hour) == 0:
-		return fmt.Sprintf("%dd", of/(24*time.Hour))
 	}
-	text := of.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if short, found := strings.CutSuffix(text, zero); found {
-			text = short + zero[:1]
-		}
-	}
-	return text
+	return duration.Text(d.AsDuration())
 }

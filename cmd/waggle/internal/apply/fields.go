@@ -16,6 +16,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/textfile"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 )
 
 // setByServer are fields that a file may have, as lists show them, and that are ignored.
@@ -95,7 +96,7 @@ func (w *walk) value(at string, field protoreflect.FieldDescriptor, value any) a
 			w.wrong.AddIf(true, "%s: %s is not %s", at, quoted(value), want)
 		}
 	case field.Message().FullName() == "google.protobuf.Duration":
-		d, err := human.ParseDuration(text)
+		d, err := duration.Parse(text)
 		if isText && err == nil {
 			return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 		}

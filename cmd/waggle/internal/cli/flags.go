@@ -15,6 +15,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -48,7 +49,7 @@ func ValueVar(flags *pflag.FlagSet, name, kind, usage string, read func(text str
 func SpanVar(flags *pflag.FlagSet, into *time.Duration, name, usage string) {
 	ValueVar(flags, name, "duration", usage, func(text string) (_ string, err error) {
 		*into, err = parseSpan(text)
-		return human.Duration(*into), err
+		return duration.Text(*into), err
 	})
 }
 
@@ -57,12 +58,12 @@ func DurationVar(flags *pflag.FlagSet, into **durationpb.Duration, name, usage s
 	ValueVar(flags, name, "duration", usage, func(text string) (string, error) {
 		d, err := parseSpan(text)
 		*into = durationpb.New(d)
-		return human.Duration(d), err
+		return duration.Text(d), err
 	})
 }
 
 func parseSpan(text string) (time.Duration, error) {
-	d, err := human.ParseDuration(text)
+	d, err := duration.Parse(text)
 	if err == nil && d < 0 {
 		err = fmt.Errorf("%q is less than 0", text)
 	}
@@ -136,7 +137,7 @@ func TimeVar(flags *pflag.FlagSet, into **timestamppb.Timestamp, name, usage str
 
 // parseTime is the moment that text names. A local clock is that of the zone of now.
 func parseTime(text string, now time.Time) (*timestamppb.Timestamp, error) {
-	if d, err := human.ParseDuration(text); err == nil {
+	if d, err := duration.Parse(text); err == nil {
 		if d < 0 {
 			return nil, fmt.Errorf("%q is over: say how long from now, as 2h, or a time to come", text)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 )
 
 // Error is a call that failed, with what its explanation needs.
@@ -110,7 +111,7 @@ func (e *Error) transportWords(st *status.Status) (problem string, todo []string
 	message := st.Message()
 	switch {
 	case st.Code() == codes.DeadlineExceeded:
-		return fmt.Sprintf("no answer from %s within %s", at, human.Duration(e.timeout)), []string{"--timeout waits longer"}
+		return fmt.Sprintf("no answer from %s within %s", at, duration.Text(e.timeout)), []string{"--timeout waits longer"}
 	case st.Code() == codes.Canceled:
 		return "interrupted", nil
 	case st.Code() == codes.Unimplemented:

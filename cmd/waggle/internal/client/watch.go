@@ -10,6 +10,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 )
 
 // watchInterval is how often --watch looks again unless it is given another interval.
@@ -49,7 +50,7 @@ func (o *Options) watch(ctx context.Context, c *Client, command string, every ti
 		switch {
 		case screen.Redraws():
 			c.Err = &page
-			fmt.Fprintf(c.Out, "%s, every %s, at %s\n\n", command, human.Duration(every), c.Now.Format(time.TimeOnly))
+			fmt.Fprintf(c.Out, "%s, every %s, at %s\n\n", command, duration.Text(every), c.Now.Format(time.TimeOnly))
 		case !first:
 			fmt.Fprintln(c.Out)
 		}

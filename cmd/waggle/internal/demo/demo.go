@@ -22,6 +22,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/dispatcher"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 	"github.com/waggle-crawl/waggle/server"
 	"github.com/waggle-crawl/waggle/store"
@@ -71,7 +72,7 @@ type demo struct {
 // run runs the demo and writes its table; the error is what did not hold.
 func run(ctx context.Context, c cli.Console, out io.Writer, pages int, console bool) (err error) {
 	interrupted := ctx.Done()
-	ctx, cancel := context.WithTimeoutCause(ctx, crawlLimit, fmt.Errorf("the crawl did not end within %s", human.Duration(crawlLimit)))
+	ctx, cancel := context.WithTimeoutCause(ctx, crawlLimit, fmt.Errorf("the crawl did not end within %s", duration.Text(crawlLimit)))
 	defer cancel()
 	d := &demo{screen: human.NewScreen(out), began: time.Now(), collectors: map[string]*process{}}
 	if d.dir, err = os.MkdirTemp("", "waggle-demo-"); err != nil {
@@ -214,7 +215,7 @@ func (d *demo) crawl(ctx context.Context) error {
 				return err
 			}
 			killed = time.Now()
-			fmt.Fprintf(d.screen, "kill -9      %s, while it fetches %s; its leases run out in %s\n", victim, page, human.Duration(lease))
+			fmt.Fprintf(d.screen, "kill -9      %s, while it fetches %s; its leases run out in %s\n", victim, page, duration.Text(lease))
 		case <-tick.C:
 			// Half a second is long enough for reports on their way to arrive, and too short for a lease to expire.
 			if !killed.IsZero() && d.held == nil && time.Since(killed) > 500*time.Millisecond {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 )
 
 // process is a collector of the demo: `waggle collect` in a process of its own.
@@ -66,7 +66,7 @@ func (k *process) stop() error {
 	select {
 	case <-k.ended:
 	case <-time.After(stopLimit):
-		return errors.Join(fmt.Errorf("collector %s did not stop within %s", k.id, human.Duration(stopLimit)), k.kill())
+		return errors.Join(fmt.Errorf("collector %s did not stop within %s", k.id, duration.Text(stopLimit)), k.kill())
 	}
 	if k.err != nil {
 		return fmt.Errorf("collector %s: %w\n%s", k.id, k.err, k.output.String())

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 )
 
 // None stands where there is nothing to show.
@@ -128,41 +129,6 @@ func (p Phrases) Text() string { return strings.Join(p, ", ") }
 
 const day = 24 * time.Hour
 
-// Duration writes d so that it reads back as the same: 1h30m, 30d, 250ms.
-func Duration(d time.Duration) string {
-	days := ""
-	if d >= day {
-		days, d = fmt.Sprintf("%dd", d/day), d%day
-	}
-	if days != "" && d == 0 {
-		return days
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return days + text
-}
-
-// ParseDuration reads what Duration writes: what [time.ParseDuration] takes, and whole days before it.
-func ParseDuration(text string) (d time.Duration, err error) {
-	days, rest, found := strings.Cut(text, "d")
-	if !found {
-		days, rest = "0", text
-	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	if err == nil && (rest != "" || !found) {
-		d, err = time.ParseDuration(rest)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%.80q is no duration; say 90s, 1h30m or 30d", text)
-	}
-	return time.Duration(n)*day + d, nil
-}
-
 // Span writes about how long d is, in one unit or two: 350ms, 4.2s, 12m, 3h20m, 5d.
 func Span(d time.Duration) string {
 	switch hours := d.Round(time.Hour); {
@@ -173,9 +139,9 @@ func Span(d time.Duration) string {
 	case d < 9950*time.Millisecond:
 		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + "s"
 	case d < 10*time.Minute:
-		return Duration(d.Round(time.Second))
+		return duration.Text(d.Round(time.Second))
 	case d < 10*time.Hour:
-		return Duration(d.Round(time.Minute))
+		return duration.Text(d.Round(time.Minute))
 	case hours < 2*day:
 		return fmt.Sprintf("%dh", hours/time.Hour)
 	default:
@@ -188,7 +154,7 @@ func DurationOr(d *durationpb.Duration, absent string) string {
 	if d == nil {
 		return absent
 	}
-	return Duration(d.AsDuration())
+	return duration.Text(d.AsDuration())
 }
 
 // Since writes when t was or will be, as seen from now: 12s ago, in 4m.

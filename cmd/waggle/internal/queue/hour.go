@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -33,7 +34,7 @@ func writeHour(out io.Writer, q *pb.Queue) {
 	span := func(sum int64) string { return human.Span(time.Duration(sum)) }
 	line("Delayed", func(i *pb.QueueInterval) int64 { return int64(i.GetDelayedDuration().AsDuration()) }, span)
 	line("Blocked", func(i *pb.QueueInterval) int64 { return int64(i.GetBlockedDuration().AsDuration()) }, span)
-	fmt.Fprintf(out, "\nThe last %s, a column each 2m:\n", human.Duration(time.Duration(len(hour))*2*time.Minute))
+	fmt.Fprintf(out, "\nThe last %s, a column each 2m:\n", duration.Text(time.Duration(len(hour))*2*time.Minute))
 	sh.Write(out)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/rule"
 	"github.com/waggle-crawl/waggle/dispatch/canonical"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -52,7 +53,7 @@ func writeQueues(out io.Writer, queues []*pb.Queue, none string) {
 	t := human.NewTable("QUEUE^14", ">WAITING", ">LEASED", ">AT MOST/2", ">DELAY/3", ">FETCH/7", ">NEXT/4", "HELD BY/5~16", "RULE/1^8")
 	for _, q := range queues {
 		t.Row(q.GetName(), human.Count(q.GetWaiting()), human.Count(q.GetLeased()), human.Count(q.GetSettings().GetMaxInFlight()),
-			human.Duration(q.GetSettings().GetMinDelay().AsDuration()), fetchTime(q), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
+			duration.Text(q.GetSettings().GetMinDelay().AsDuration()), fetchTime(q), nextGrant(q), describe.Gates(q.GetGates()), cmp.Or(q.GetRulePattern(), "default"))
 	}
 	t.Write(out, none)
 }
@@ -114,7 +115,7 @@ func writeQueue(out io.Writer, now time.Time, q *pb.Queue) {
 	}
 	sh.Linef("Settings", "%s (by %s)", settingsText(q.GetSettings()), cmp.Or(q.GetRulePattern(), noRule))
 	delay := q.GetQueueDelay().AsDuration()
-	sh.LineIf(delay > 0, "Host asks for", "%s between requests", human.Duration(delay))
+	sh.LineIf(delay > 0, "Host asks for", "%s between requests", duration.Text(delay))
 	sh.Line("Next grant", nextGrant(q))
 	sh.LineIf(q.GetBlockStep() > 0, "Block step", "%s of the host in a row", human.Plural(q.GetBlockStep(), "failure"))
 	for _, gate := range q.GetGates() {

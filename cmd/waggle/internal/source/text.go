@@ -9,6 +9,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/describe"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -116,9 +117,9 @@ func writeStatus(sh *human.Sheet, now time.Time, status *pb.SourceStatus, seeds 
 	sh.LineIf(status.GetLimited() > 0, "Limited", "%s refused for max_outstanding", human.Plural(status.GetLimited(), "item"))
 	sh.LineIf(len(status.GetFiltered()) > 0, "Filtered", "%s: links that were not followed", filteredText(status.GetFiltered()))
 	if shortest, longest := status.GetShortestInterval().AsDuration(), status.GetLongestInterval().AsDuration(); longest > 0 {
-		text := "now " + human.Duration(shortest)
+		text := "now " + duration.Text(shortest)
 		if longest > shortest {
-			text += " to " + human.Duration(longest)
+			text += " to " + duration.Text(longest)
 		}
 		sh.Line("Interval", text)
 	}
@@ -150,18 +151,18 @@ func scheduleText(s *pb.Schedule) string {
 	var text human.Phrases
 	switch rule := s.GetRule().(type) {
 	case *pb.Schedule_Every:
-		text = human.Phrases{"every " + human.Duration(rule.Every.AsDuration())}
+		text = human.Phrases{"every " + duration.Text(rule.Every.AsDuration())}
 	case *pb.Schedule_Cron:
 		text = human.Phrases{"cron " + rule.Cron}
 		if zone := s.GetTimeZone(); zone != "" && zone != "UTC" {
 			text[0] += " " + zone
 		}
 	case *pb.Schedule_Adaptive:
-		text = human.Phrases{"adaptive " + human.Duration(rule.Adaptive.GetMinInterval().AsDuration()) + ".." + human.Duration(rule.Adaptive.GetMaxInterval().AsDuration())}
+		text = human.Phrases{"adaptive " + duration.Text(rule.Adaptive.GetMinInterval().AsDuration()) + ".." + duration.Text(rule.Adaptive.GetMaxInterval().AsDuration())}
 	default:
 		text = human.Phrases{"once", "and when triggered"}
 	}
-	text.AddIf(s.GetJitter().AsDuration() > 0, "jitter %s", human.Duration(s.GetJitter().AsDuration()))
+	text.AddIf(s.GetJitter().AsDuration() > 0, "jitter %s", duration.Text(s.GetJitter().AsDuration()))
 	text.AddIf(s.GetRevisit(), "revisit")
 	return text.Text()
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -217,9 +217,9 @@ func fieldText(f protoreflect.FieldDescriptor, value protoreflect.Value) string 
 		return value.String()
 	}
 	if a, is := value.Message().Interface().(*pb.Adaptive); is {
-		return human.Duration(a.GetMinInterval().AsDuration()) + ".." + human.Duration(a.GetMaxInterval().AsDuration())
+		return duration.Text(a.GetMinInterval().AsDuration()) + ".." + duration.Text(a.GetMaxInterval().AsDuration())
 	}
-	return human.Duration(value.Message().Interface().(*durationpb.Duration).AsDuration())
+	return duration.Text(value.Message().Interface().(*durationpb.Duration).AsDuration())
 }
 
 // enumPrefix begins the values of the one enum of a spec.
@@ -274,7 +274,7 @@ func parseScalar(f protoreflect.FieldDescriptor, text string) (none protoreflect
 		if f.Message().Name() == "Adaptive" {
 			return parseAdaptive(text)
 		}
-		d, err := human.ParseDuration(text)
+		d, err := duration.Parse(text)
 		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), err
 	case protoreflect.Int32Kind:
 		n, err := strconv.ParseInt(text, 10, 32)
@@ -296,11 +296,11 @@ func parseAdaptive(text string) (none protoreflect.Value, err error) {
 	if !ok {
 		return none, errors.New("is no range, as 10m..7d")
 	}
-	shortest, err := human.ParseDuration(from)
+	shortest, err := duration.Parse(from)
 	if err != nil {
 		return none, err
 	}
-	longest, err := human.ParseDuration(to)
+	longest, err := duration.Parse(to)
 	a := &pb.Adaptive{MinInterval: durationpb.New(shortest), MaxInterval: durationpb.New(longest)}
 	return protoreflect.ValueOfMessage(a.ProtoReflect()), err
 }

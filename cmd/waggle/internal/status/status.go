@@ -15,7 +15,7 @@ import (
 
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/cli"
 	"github.com/waggle-crawl/waggle/cmd/waggle/internal/client"
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 	pb "github.com/waggle-crawl/waggle/proto/waggle/v1"
 )
 
@@ -108,7 +108,7 @@ func (l *look) run(ctx context.Context) error {
 	l.found, err = l.client.Admin.ListFindings(ctx, &pb.ListFindingsRequest{})
 	switch {
 	case grpcstatus.Code(err) == codes.DeadlineExceeded:
-		l.add(kindUnread, "waggle stats", "no findings within "+human.Duration(lookLimit))
+		l.add(kindUnread, "waggle stats", "no findings within "+duration.Text(lookLimit))
 		return nil
 	case err != nil:
 		return err
@@ -137,9 +137,9 @@ func (l *look) readStats(ctx context.Context) (err error) {
 		defer cancel()
 		if _, silent := l.client.Health.Check(alive, &healthpb.HealthCheckRequest{}); silent != nil {
 			l.silent = true
-			l.add(kindDispatcher, "waggle status --server HOST:PORT", "no answer within "+human.Duration(statsLimit))
+			l.add(kindDispatcher, "waggle status --server HOST:PORT", "no answer within "+duration.Text(statsLimit))
 		} else {
-			l.add(kindStore, "waggle status --watch", "the store does not answer, or has no owner: no counts in "+human.Duration(statsLimit))
+			l.add(kindStore, "waggle status --watch", "the store does not answer, or has no owner: no counts in "+duration.Text(statsLimit))
 		}
 	default:
 		l.silent = grpcstatus.Code(err) == codes.Unavailable && client.Reason(err) == ""

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/waggle-crawl/waggle/cmd/waggle/internal/human"
+	"github.com/waggle-crawl/waggle/dispatch/duration"
 )
 
 const (
@@ -188,7 +188,7 @@ func PlainJSON(err error) error {
 	return errors.New(wrongDuration.ReplaceAllStringFunc(text, func(refusal string) string {
 		value := wrongDuration.FindStringSubmatch(refusal)[1]
 		seconds := "90s"
-		if d, err := human.ParseDuration(value); err == nil {
+		if d, err := duration.Parse(value); err == nil {
 			seconds = strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 		}
 		return fmt.Sprintf("%q is no duration in JSON, where it is in seconds, as %q", value, seconds)
