@@ -41,6 +41,10 @@ var layers = []layer{
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
 	{
+		path: "dispatch/duration", core: true,
+		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
+	},
+	{
 		path: "dispatch/history", core: true,
 		avoids: []string{redisLibrary, grpcLibrary, protoLibrary, genproto, cobraLibrary},
 	},
@@ -165,6 +169,11 @@ var layers = []layer{
 	{
 		path: "server/internal/admit", core: true,
 		ours:   []string{"server/internal/wire", "dispatch/...", "proto/..."},
+		avoids: []string{redisLibrary, cobraLibrary},
+	},
+	{
+		path: "server/console", core: true,
+		ours:   []string{"dispatch/bounds", "dispatch/canonical", "dispatch/duration", "proto/..."}, // what it shows and does is the API's
 		avoids: []string{redisLibrary, cobraLibrary},
 	},
 	{

@@ -83,13 +83,7 @@ func (s *Server) newConsole() *console.Console {
 	})
 }
 
-// mountConsole serves the console to those who may call the API at this port.
-func (a *httpAPI) mountConsole(mux *http.ServeMux, pages *console.Console) {
-	for _, path := range console.Paths() {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { a.servePage(w, r, pages) }) //nolint:contextcheck // it is the request's
-	}
-}
-
+// servePage serves a page of the console to those who may call the API at this port.
 func (a *httpAPI) servePage(w http.ResponseWriter, r *http.Request, pages *console.Console) {
 	ctx, call := peers.Begin(askedBy(r))
 	defer call.End(true)

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
@@ -455,6 +456,12 @@ func TestConsole_hostile(t *testing.T) {
 			} {
 				if err != nil {
 					t.Logf("%s is refused: %v", what, err) // what is refused is shown nowhere
+				}
+				if err != nil && what == "name" && !strings.ContainsAny(text, "\x00\v\f\u0085") {
+					t.Errorf("the name is refused, so that no page shows it: %v", err)
+				}
+				if page := b.visit(t, "/source?id="+id, nil); err == nil && what == "name" && !strings.Contains(html.UnescapeString(page.body), text) {
+					t.Errorf("the page of the source has no name %q", text)
 				}
 			}
 			if _, err := b.tasks.SubmitTasks(t.Context(), &pb.SubmitTasksRequest{Items: []*pb.SubmitItem{{SourceId: id, Url: "https://f" + id + ".example/"}}}); err == nil {

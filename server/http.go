@@ -19,7 +19,7 @@ func (s *Server) newHTTP() *http.Server {
 	mux := http.NewServeMux()
 	s.api.mount(mux)
 	s.console = s.newConsole()
-	s.api.mountConsole(mux, s.console)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.api.servePage(w, r, s.console) }) //nolint:contextcheck // it is the request's
 	metrics := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.admitReader(r); err != nil { //nolint:contextcheck // it is the request's

@@ -254,7 +254,7 @@ const (
 	mostDryRun = 10
 )
 
-// page is what a call of a bulk change answers.
+// bulkReply is the answer to a call of a change of many.
 type bulkReply interface {
 	GetMatched() int32
 	GetChanged() int32

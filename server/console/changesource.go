@@ -113,19 +113,23 @@ func sourceSettings() []setting {
 	flag := func(name string) func(*pb.SourceSpec) string { return func(*pb.SourceSpec) string { return name } }
 	return []setting{
 		{
-			field{Name: "display_name", Label: "Name", Kind: "text", Hint: "for people"}, flag("--display-name"), (*pb.SourceSpec).GetDisplayName,
+			field{Name: "display_name", Label: "Name", Kind: "text", Hint: "for people"},
+			flag("--display-name"), (*pb.SourceSpec).GetDisplayName,
 			func(_ *visit, spec *pb.SourceSpec, text string) error { spec.DisplayName = text; return nil },
 		},
 		{
-			field{Name: "schedule", Label: "Schedule", Kind: "text", Hint: scheduleHint}, scheduleFlag,
+			field{Name: "schedule", Label: "Schedule", Kind: "text", Hint: scheduleHint},
+			scheduleFlag,
 			func(spec *pb.SourceSpec) string { return scheduleText(spec.GetSchedule()) }, (*visit).setSchedule,
 		},
 		{
-			field{Name: "pool", Label: "Pool", Kind: "text"}, flag("--pool"), (*pb.SourceSpec).GetPool,
+			field{Name: "pool", Label: "Pool", Kind: "text"},
+			flag("--pool"), (*pb.SourceSpec).GetPool,
 			func(_ *visit, spec *pb.SourceSpec, text string) error { spec.Pool = text; return nil },
 		},
 		{
-			field{Name: "priority", Label: "Priority", Kind: "text", Hint: "0 to 9, higher first"}, flag("--priority"),
+			field{Name: "priority", Label: "Priority", Kind: "text", Hint: "0 to 9, higher first"},
+			flag("--priority"),
 			func(spec *pb.SourceSpec) string {
 				if spec.Priority == nil {
 					return ""
@@ -134,11 +138,13 @@ func sourceSettings() []setting {
 			}, (*visit).setPriority,
 		},
 		{
-			field{Name: "labels", Label: "Labels", Kind: "area", Hint: "key=value, one a line"}, flag("--set-label"),
+			field{Name: "labels", Label: "Labels", Kind: "area", Hint: "key=value, one a line"},
+			flag("--set-label"),
 			func(spec *pb.SourceSpec) string { return strings.Join(labelPairs(spec.GetLabels()), "\n") }, (*visit).setLabels,
 		},
 		{
-			field{Name: "quiet_after", Label: "Quiet after", Kind: "text", Hint: "nothing new for so long is a finding; empty: 5 usual gaps"}, flag("--quiet-after"),
+			field{Name: "quiet_after", Label: "Quiet after", Kind: "text", Hint: "nothing new for so long is a finding; empty: 5 usual gaps"},
+			flag("--quiet-after"),
 			func(spec *pb.SourceSpec) string { return spanText(spec.GetQuietAfter()) },
 			func(v *visit, spec *pb.SourceSpec, text string) (err error) {
 				spec.QuietAfter, err = v.spanOf("quiet_after", text)

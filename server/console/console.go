@@ -87,14 +87,6 @@ func New(cfg Config) *Console {
 	return c
 }
 
-// Paths are those that the console serves, as patterns of [http.ServeMux].
-func Paths() []string {
-	return []string{
-		"/{$}", "/assets/", "/sources", "/source", "/queues", "/queue", "/tasks", "/task", "/collectors", "/holds", "/rules", "/audit",
-		"/change", "/add", importPage, "/signin", "/signout", "/language", "/events",
-	}
-}
-
 // Close ends the event streams.
 func (c *Console) Close() { close(c.closing) }
 
@@ -158,7 +150,7 @@ func (c *Console) page(w http.ResponseWriter, r *http.Request, show func(*visit)
 	switch code := status.Code(err); {
 	case err == nil:
 		if done, ok := data.(*made); ok {
-			c.setCookie(w, r, &http.Cookie{Name: doneCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(cut(done.text, maxDone))), MaxAge: 60})
+			setCookie(w, r, &http.Cookie{Name: doneCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(cut(done.text, maxDone))), MaxAge: 60})
 			redirect(w, done.to)
 			return
 		}

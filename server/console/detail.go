@@ -31,19 +31,16 @@ func (c *Console) source(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := c.sources.GetSource(v.Context(), &pb.GetSourceRequest{Id: id})
-	if err != nil {
-		return nil, err
-	}
-	out := &sourceView{Source: got.GetSource(), Cycles: history.GetCycles(), Days: v.text.days(v.now, history.GetDays()), Schedule: v.text.schedule(got.GetSource().GetSpec().GetSchedule())}
+	source := history.GetSource()
+	out := &sourceView{Source: source, Cycles: history.GetCycles(), Days: v.text.days(v.now, history.GetDays()), Schedule: v.text.schedule(source.GetSpec().GetSchedule())}
 	slices.Reverse(out.Cycles)
-	seeds := got.GetSource().GetSpec().GetSeeds()
+	seeds := source.GetSpec().GetSeeds()
 	out.Seeds = seeds[:min(len(seeds), shownSeeds)]
 	out.MoreSeeds = int64(len(seeds) - len(out.Seeds))
 	if out.Explain, err = c.explain(v, &pb.ExplainRequest{SourceId: id}); err != nil {
 		return nil, err
 	}
-	acts := append(v.actsOn([]string{"source", id}, "trigger", "edit", "hold", "delete"), v.liftActs(got.GetSource().GetStatus().GetHolds()...)...)
+	acts := append(v.actsOn([]string{"source", id}, "trigger", "edit", "hold", "delete"), v.liftActs(source.GetStatus().GetHolds()...)...)
 	return &view{page: "source", title: v.text.say("Source %s", id), command: "waggle source get " + quoted(id), live: true, data: out, acts: acts}, nil
 }
 
@@ -57,18 +54,16 @@ func (c *Console) explain(v *visit, req *pb.ExplainRequest) (*pb.ExplainResponse
 }
 
 func (t *texts) schedule(s *pb.Schedule) string {
-	var text string
 	switch {
 	case s.GetEvery() != nil:
-		text = t.say("every %s", t.span(s.GetEvery().AsDuration()))
+		return t.say("every %s", t.span(s.GetEvery().AsDuration()))
 	case s.GetCron() != "":
-		text = strings.TrimSpace(s.GetCron() + " " + s.GetTimeZone())
+		return strings.TrimSpace(s.GetCron() + " " + s.GetTimeZone())
 	case s.GetAdaptive() != nil:
-		text = t.say("as often as it changes")
+		return t.say("as often as it changes")
 	default:
 		return t.say("once")
 	}
-	return text
 }
 
 type queueView struct {

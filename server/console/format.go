@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,15 +14,13 @@ import (
 // funcs are what the templates can say.
 func (t *texts) funcs() template.FuncMap {
 	return template.FuncMap{
-		"t": t.say, "word": t.word, "count": t.count, "bytes": t.bytes, "when": t.when, "span": t.span, "lasts": func(d *durationpb.Duration) string {
+		"t": t.say, "word": t.word, "count": t.count, "bytes": t.bytes, "when": t.when, "lasts": func(d *durationpb.Duration) string {
 			if d == nil {
 				return ""
 			}
 			return t.span(d.AsDuration())
 		},
 		"percent": func(part, of int64) int64 { return part * 100 / max(of, 1) },
-		"add":     func(a, b int64) int64 { return a + b },
-		"int64":   func(n any) (int64, error) { return strconv.ParseInt(fmt.Sprint(n), 10, 64) },
 		"page":    pageAddress,
 		"lift":    liftAddress,
 		"dict":    dict,

@@ -82,10 +82,10 @@ func (c *Console) look(ctx context.Context) (*look, error) {
 	return &look{stats, found, pools.GetPools()}, nil
 }
 
-// Of the event stream of a page.
+// Of the event stream of a page: how often it says that the page is to be made anew, and how long its browser may take to read that.
 const (
-	tickEach      = 5 * time.Second
-	heartbeatEach = 15 * time.Second
+	tickEach   = 5 * time.Second
+	writeLimit = 15 * time.Second
 )
 
 // events tells a page again and again that it is to be made anew. It ends when its reader may see nothing any more.
@@ -106,7 +106,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 	defer check.Stop()
 	fmt.Fprint(w, ": begin\n\n")
 	for {
-		_ = control.SetWriteDeadline(time.Now().Add(heartbeatEach)) // a stream that cannot be written to ends below
+		_ = control.SetWriteDeadline(time.Now().Add(writeLimit)) // a stream that cannot be written to ends below
 		if err := control.Flush(); err != nil {
 			return
 		}

@@ -8,17 +8,17 @@ import (
 
 // overview is the page of what is not well, and of what goes on.
 type overview struct {
-	Findings                           []shownFinding
-	AllLooked, Unread                  bool
-	Tasks                              *pb.TaskCounts
-	Rates                              *pb.Rates
-	Sources, Queues, Collectors, Holds int64
-	NextDue                            *timestamppb.Timestamp
-	Pools                              []shownPool
-	Store                              *pb.StoreInfo
-	Room                               *pb.StoreRoom
-	Owner                              *pb.Ownership
-	Dispatcher                         *pb.DispatcherInfo
+	Findings                    []shownFinding
+	AllLooked, Unread           bool
+	Tasks                       *pb.TaskCounts
+	Rates                       *pb.Rates
+	Sources, Queues, Collectors int64
+	NextDue                     *timestamppb.Timestamp
+	Pools                       []shownPool
+	Store                       *pb.StoreInfo
+	Room                        *pb.StoreRoom
+	Owner                       *pb.Ownership
+	Dispatcher                  *pb.DispatcherInfo
 }
 
 type shownPool struct {
@@ -70,7 +70,7 @@ var findingTitles = map[pb.FindingKind]string{
 	pb.FindingKind_FINDING_KIND_EMPTY:        "Sources whose documents are empty",
 }
 
-// findingOf is the page of the things that a kind is about.
+// findingPage is the page of each thing that a kind is about, and the parameter that names it there; empty: it has none.
 func findingPage(kind pb.FindingKind) (page, parameter string) {
 	switch kind {
 	case pb.FindingKind_FINDING_KIND_STUCK, pb.FindingKind_FINDING_KIND_NEVER, pb.FindingKind_FINDING_KIND_FAILING, pb.FindingKind_FINDING_KIND_BACKED_OFF,
@@ -98,7 +98,7 @@ func (c *Console) overview(v *visit) (any, error) {
 	}
 	out := &overview{
 		AllLooked: of.findings.GetAllLookedAt(), Unread: of.findings == nil, Tasks: of.stats.GetTasks(), Rates: of.stats.GetRates(), Sources: of.findings.GetSources(),
-		Queues: of.stats.GetQueues(), Collectors: of.stats.GetCollectors(), Holds: of.stats.GetHolds(), NextDue: of.findings.GetNextDueTime(),
+		Queues: of.stats.GetQueues(), Collectors: of.stats.GetCollectors(), NextDue: of.findings.GetNextDueTime(),
 		Store: of.stats.GetStore(), Room: of.stats.GetRoom(), Owner: of.stats.GetOwnership(), Dispatcher: of.stats.GetDispatcher(),
 	}
 	for _, f := range of.findings.GetFindings() {

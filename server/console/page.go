@@ -93,6 +93,6 @@ func (v *visit) done(w http.ResponseWriter) string {
 	if err != nil {
 		return ""
 	}
-	v.c.setCookie(w, v.Request, &http.Cookie{Name: doneCookie, MaxAge: -1})
+	setCookie(w, v.Request, &http.Cookie{Name: doneCookie, MaxAge: -1})
 	return string(text)
 }

@@ -26,7 +26,7 @@ const (
 	maxSignInPeers   = 10_000
 )
 
-// attempts limit those that fail.
+// attempts limit sign-ins, by those that failed.
 type attempts struct {
 	failed *ttlcache.Cache[string, *rate.Limiter]
 }
@@ -64,7 +64,7 @@ type signInView struct {
 	Error string
 }
 
-// pages that may be gone to after sign-in: any of the console, relative.
+// pageTo is a page to go to, if it is one of the console: relative.
 func pageTo(to string) string {
 	if to == "" || strings.ContainsAny(to, ":\\\r\n") || strings.HasPrefix(to, "/") {
 		return "."
@@ -111,18 +111,19 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		again(httpStatus(status.Code(err)), "This token is not accepted.")
 		return
 	}
-	c.setCookie(w, r, &http.Cookie{Name: sessionCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(token))})
+	setCookie(w, r, &http.Cookie{Name: sessionCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(token))})
 	redirect(w, to)
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
-	c.setCookie(w, r, &http.Cookie{Name: sessionCookie, MaxAge: -1})
+	setCookie(w, r, &http.Cookie{Name: sessionCookie, MaxAge: -1})
 	redirect(w, "signin")
 }
 
-// setCookie sets a cookie of the console. A proxy that speaks TLS for it says so.
-func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, cookie *http.Cookie) {
-	cookie.Path, cookie.HttpOnly, cookie.SameSite = "/", true, http.SameSiteLaxMode
+// setCookie sets a cookie of the console. It has no path, so that the browser keeps it below that of the page (RFC 6265, section 5.1.4):
+// behind a proxy other programs of the host do not get the token. A proxy that speaks TLS for the console says so.
+func setCookie(w http.ResponseWriter, r *http.Request, cookie *http.Cookie) {
+	cookie.HttpOnly, cookie.SameSite = true, http.SameSiteLaxMode
 	cookie.Secure = r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 	http.SetCookie(w, cookie)
 }

@@ -75,7 +75,7 @@ func (c *Console) textOf(r *http.Request) *texts {
 func (c *Console) setLanguage(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 	if lang := r.PostFormValue("lang"); c.text[lang] != nil {
-		c.setCookie(w, r, &http.Cookie{Name: languageCookie, Value: lang, MaxAge: 365 * 24 * 3600})
+		setCookie(w, r, &http.Cookie{Name: languageCookie, Value: lang, MaxAge: 365 * 24 * 3600})
 	}
 	redirect(w, pageTo(r.PostFormValue("to")))
 }
