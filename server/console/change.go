@@ -119,8 +119,12 @@ func (f form) hidden(fields []field) (pairs [][2]string) {
 	return pairs
 }
 
-// maxForm is the largest form in bytes: as many ids as one call takes.
-const maxForm = 256 << 10
+const (
+	// maxForm is the largest form in bytes: as many ids as one call takes.
+	maxForm = 256 << 10
+	// mostUnread is how much of a larger one is still received, so that its sender gets to know why it is refused.
+	mostUnread = 64 << 20
+)
 
 // form reads the form of a request.
 func (v *visit) form() (form, error) {
@@ -131,7 +135,8 @@ func (v *visit) form() (form, error) {
 	if v.URL.Path == importPage {
 		limit = maxImportForm
 	}
-	v.Body = http.MaxBytesReader(nil, v.Body, limit)
+	whole := v.Body
+	v.Body = http.MaxBytesReader(nil, whole, limit)
 	var err error
 	if strings.HasPrefix(v.Header.Get("Content-Type"), "multipart/") {
 		err = v.ParseMultipartForm(limit)
@@ -141,6 +146,7 @@ func (v *visit) form() (form, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
+		_, _ = io.CopyN(io.Discard, whole, mostUnread) // a browser reads no answer before it has sent all
 		return form{}, status.Error(codes.InvalidArgument, v.text.say("The form is too large: at most %s fit.", v.text.bytes(limit)))
 	case err != nil:
 		return form{}, status.Error(codes.InvalidArgument, v.text.say("The form cannot be read."))
